@@ -127,7 +127,7 @@ static OptionsFound unknown_option(OptionReader *r, const char *name, size_t byt
             text = gen_printf(r->g, "%s%s%s", text, *text ? ", " : "", c->name);
     }
     if (*text)
-        return options_wrong(r, "--%.*s is no option of `%s`, but of: %s", (int)bytes,
+        return options_wrong(r, "--%.*s is not an option of `%s`, but of: %s", (int)bytes,
                              name, r->command->name, text);
     for (const Option *o = r->command->options; o->name; o++)
         if (o->what && option_is_of(o, r->command))

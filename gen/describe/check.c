@@ -370,7 +370,7 @@ static void check_documents(Check *c)
     if (value_int(c, "documents.end_id", &end) && value_int(c, "model.vocab", &vocab) &&
         end >= vocab)
         COMPLAIN(c, "documents.end_id", "use the id that ends each document in the data",
-                 "documents.end_id: %lld is no token: model.vocab is %lld",
+                 "documents.end_id: %lld is not a token: model.vocab is %lld",
                  (long long)end, (long long)vocab);
 }
 

@@ -46,7 +46,7 @@ void check_half(Check *c, const char *path)
         if (strcmp(half, o->name) != 0 && strcmp(half, o->others->name) != 0)
             COMPLAIN(c, path,
                      gen_printf(c->g, "use \"%s\" or \"%s\"", o->name, o->others->name),
-                     "%s: \"%s\" is no half of %s", path, half, o->name);
+                     "%s: \"%s\" is not a half of %s", path, half, o->name);
         return;
     }
     names = with_halves(c);

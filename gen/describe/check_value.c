@@ -110,7 +110,7 @@ static bool check_int(Check *c, const Field *f, const char *path, Site site)
 
         if (!isfinite(v) || fabs(v) >= 9e18)
             check_error(c, site.pos, gen_printf(c->g, "use %s", range_in_words(c, f)),
-                        "%s: %s is no integer that fits", path, check_show(c->g, -1));
+                        "%s: %s is not an integer that fits", path, check_show(c->g, -1));
         else
             check_error(c, site.pos,
                         gen_printf(c->g, "use %.0f or %.0f", floor(v), ceil(v)),

@@ -33,7 +33,7 @@ static void check_pattern(Check *c, const char *path)
         check_error(c, place_of(c->g, path),
                     "names have lower-case letters, digits, _ and dots; * stands for any "
                     "letters, dots too, ? for one",
-                    "%s: %s is no pattern of a name", path, check_show(c->g, -1));
+                    "%s: %s is not a pattern of a name", path, check_show(c->g, -1));
 }
 
 bool wrap_name_ok(const char *s, size_t n)
@@ -69,7 +69,7 @@ static void check_group(Check *c, const char *path)
                 check_error(c, place_of(c->g, path),
                             "use a lower-case letter, then lower-case letters, digits, _ "
                             "and dots",
-                            "%s: %s is no name of a unit", path, check_show(c->g, -1));
+                            "%s: %s is not a name of a unit", path, check_show(c->g, -1));
         }
     }
     lua_settop(L, at);

@@ -334,7 +334,7 @@ static const char *call_name(Builder *b, const OpRule *op, int index)
         name =
             lua_type(L, -1) == LUA_TSTRING ? gen_strdup(b->g, lua_tostring(L, -1)) : NULL;
         if (!name || !ident_ok(name))
-            luaL_error(L, "%s: name %s is no C identifier", op->name,
+            luaL_error(L, "%s: name %s is not a C identifier", op->name,
                        builder_show(b->g, L, -1));
         if (name_used(b->g, b->cls, name))
             luaL_error(L, "%s: the block has a value named %s already", op->name, name);

@@ -178,7 +178,7 @@ static void check_result_keys(Grad *x, const OpRule *op, int index)
             worst = gen_strdup(x->g, key);
     }
     if (worst)
-        luaL_error(L, "%s: its backward returns a gradient of %s, which is no input",
+        luaL_error(L, "%s: its backward returns a gradient of %s, which is not an input",
                    op->name, worst);
 }
 

@@ -25,7 +25,7 @@ const OpRule *optimizer_rule(const Gen *g, OptimizerUse use)
     const Optimizer *o = g->model.optimizer;
     const OpRule *rule = o && o->uses[use] ? ops_find(g, o->uses[use]) : NULL;
 
-    gen_require(!o || !o->uses[use] || rule, "optimizer %s uses %s, which is no op",
+    gen_require(!o || !o->uses[use] || rule, "optimizer %s uses %s, which is not an op",
                 o->name, o->uses[use]);
     return rule;
 }

@@ -147,7 +147,7 @@ static bool put_config(Gen *g, Text *t)
              "return a list of { key, value }; values: plain strings, numbers, "
              "booleans, lists of strings, such lists again; {} as a value is "
              "null; where Hugging Face has no such model, return nil",
-             "arch %s: what config returned is no config.json", g->model.arch);
+             "arch %s: what config returned is not a config.json", g->model.arch);
     return false;
 }
 
@@ -369,8 +369,8 @@ void config_make(Gen *g)
         check_config(g, root);
     else
         complain(g, "give each key once",
-                 "arch %s: what config returned is no "
-                 "config.json: %s",
+                 "arch %s: what config returned is not a"
+                 " config.json: %s",
                  m->arch, error.text);
     json_decref(root);
 }

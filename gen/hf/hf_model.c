@@ -167,7 +167,7 @@ static bool find_family(Config *c)
     const char *help = "llama, mistral, qwen2, qwen3 and gpt2 can be imported";
 
     if (!type) {
-        hf_refuse(c, "model_type", help, v ? "is no text" : "is missing");
+        hf_refuse(c, "model_type", help, v ? "is not text" : "is missing");
         return false;
     }
     c->family = hf_family(type);

@@ -78,7 +78,7 @@ int64_t hf_int(const Config *c, const char *path, int64_t missing)
     if (!json_is_integer(v) || json_integer_value(v) < 0 ||
         json_integer_value(v) > INT32_MAX) {
         hf_refuse(c, path, "a whole number is expected here",
-                  gen_printf(c->g, "%s is no size", hf_shown(c, v)));
+                  gen_printf(c->g, "%s is not a size", hf_shown(c, v)));
         return missing;
     }
     return json_integer_value(v);
@@ -92,7 +92,7 @@ double hf_number(const Config *c, const char *path, double missing)
         return missing;
     if (!json_is_number(v)) {
         hf_refuse(c, path, "a number is expected here",
-                  gen_printf(c->g, "%s is no number", hf_shown(c, v)));
+                  gen_printf(c->g, "%s is not a number", hf_shown(c, v)));
         return missing;
     }
     return json_number_value(v);

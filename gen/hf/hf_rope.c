@@ -73,7 +73,7 @@ static bool check_rope(const Config *c, const char *name)
 
     if (rope && !json_is_object(rope)) {
         hf_refuse(c, name, "it has rope_type and what that needs",
-                  gen_printf(c->g, "%s is no object", hf_shown(c, rope)));
+                  gen_printf(c->g, "%s is not an object", hf_shown(c, rope)));
         return false;
     }
     json_object_foreach(rope, key, v)
@@ -167,7 +167,7 @@ static void check_types(const Config *c, const json_t *types)
 
     if (types && !json_is_array(types))
         hf_refuse(c, "layer_types", "it has a type for each layer",
-                  gen_printf(c->g, "%s is no list", hf_shown(c, types)));
+                  gen_printf(c->g, "%s is not a list", hf_shown(c, types)));
     else if (types && json_is_integer(layers) &&
              json_integer_value(layers) != (json_int_t)json_array_size(types))
         hf_refuse(c, "layer_types", "it has a type for each layer",

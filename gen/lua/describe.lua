@@ -378,7 +378,7 @@ local constructors = {
         { "memory", "string", size = true,
           default = function(t) return gpu_of(t).memory end,
           default_text = "the gpu's", example = '"79GiB"',
-          doc = "that a program can have on an idle one" },
+          doc = "usable memory of an idle GPU" },
         { "reserve", "string", size = true, default = "4GiB",
           doc = "of it what is left to the context, to cuBLAS and NCCL; the plan must fit "
               .. "beside it" },

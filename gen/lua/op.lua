@@ -262,12 +262,12 @@ function Check:output(item, first_float)
   end
   o.add = item.add == true
   if o.add and o.dtype ~= "grad" then
-    self:bad("outputs", o.name, fmt("%s adds, but is no gradient", o.name),
+    self:bad("outputs", o.name, fmt("%s adds, but is not a gradient", o.name),
              'say dtype = "grad"')
   end
   o.alias = item.alias
   if o.alias ~= nil and self.operands[o.alias] ~= "input" then
-    self:bad("outputs", o.name, fmt("%s is an alias of %s, which is no input", o.name,
+    self:bad("outputs", o.name, fmt("%s is an alias of %s, which is not an input", o.name,
                                     tostring(o.alias)))
     o.alias = nil
   end
@@ -347,7 +347,7 @@ function Check:axes()
     if v ~= "parallel" and v ~= "reduction" then
       self:bad("axes", k, fmt("axis %s is neither parallel nor reduction", tostring(k)))
     elseif not self.symbols[k] then
-      self:bad("axes", k, fmt("axis %s is no dim of the inputs", tostring(k)))
+      self:bad("axes", k, fmt("axis %s is not a dim of the inputs", tostring(k)))
     else
       axes[#axes + 1] = { dim = k, reduction = v == "reduction" }
     end

@@ -164,7 +164,7 @@ local function check_attributes(bad, what, row, at, type_name, allowed)
                                         show(row[key])), fmt("write %s = a %s", key, want))
         elseif want == "number" and not (row[key] == row[key] and math.abs(row[key]) < math.huge)
         then
-            good = bad({ at, key }, fmt("%s: %s is no finite number", what, key),
+            good = bad({ at, key }, fmt("%s: %s is not a finite number", what, key),
                        "leave it out, or write a number")
         end
     end
@@ -182,7 +182,7 @@ local function check_default(bad, what, f, type_name, v, at)
             or bad(at, fmt("%s: its default %s is not one of its values", what, show(v)),
                    "use " .. words(f.values, '"', " or "))
     elseif type_name ~= "bool" and (v ~= v or math.abs(v) == math.huge) then
-        return bad(at, fmt("%s: its default is no finite number", what),
+        return bad(at, fmt("%s: its default is not a finite number", what),
                    "write default = a number")
     elseif type_name ~= "bool" and not in_range(f, v) then
         return bad(at, fmt("%s: its default %s is out of its own range", what, tostring(v)),
@@ -203,7 +203,7 @@ local function check_list(bad, what, f, at)
                                 item_attributes[item[2]]) then
         return false
     elseif type(f.default) ~= "table" or #f.default ~= count then
-        return bad({ at, "default" }, fmt("%s: its default is no list of %d", what, count),
+        return bad({ at, "default" }, fmt("%s: its default is not a list of %d", what, count),
                    fmt("write default = a list of %d values", count))
     end
     for i, v in ipairs(f.default) do
@@ -283,7 +283,7 @@ local function check_feed(bad, f, target, type_name, path, at, ops, feeds, use_o
                        or use and "its attributes are " .. words(sorted_keys(op.attrs), "", " and ")
                        or fmt('write attrs = { %s = "%s" }', attr, type_name))
     elseif spec.type ~= type_name then
-        return bad(at, fmt("%s is no attribute of type %s: %s of %s is %s", what, type_name, attr,
+        return bad(at, fmt("%s is not an attribute of type %s: %s of %s is %s", what, type_name, attr,
                            op.name, tostring(spec.type)),
                    use and "give the field that type"
                        or fmt('write attrs = { %s = "%s" }', attr, type_name))
@@ -360,11 +360,11 @@ local function check_use(bad, rule, use, other, taken)
                    "name an op with one input and one output, no optimizer")
     elseif use == "momentum" then
         return is_optimizer(other) and other.fields == nil
-            or bad(at, fmt("uses.momentum: %s is no optimizer without fields", name),
+            or bad(at, fmt("uses.momentum: %s is not an optimizer without fields", name),
                    'name an op with role = "optimizer" and no fields, which makes `direction`')
     end
     if not is_optimizer(other) or other.fields == nil or other.uses ~= nil then
-        return bad(at, fmt("uses.others: %s is no optimizer with fields that treats each "
+        return bad(at, fmt("uses.others: %s is not an optimizer with fields that treats each "
                            .. "element by itself", name),
                    "name one that descriptions have, and that uses no other op")
     elseif has({ "lr", "weight_decay", "clip" }, name) or taken[name] then
@@ -427,7 +427,7 @@ local function check_moments(bad, rule, used)
                                .. "expected", show(n)), fmt("write moments = %d", kept))
     elseif type(n) == "number" and
         (math.type(n) ~= "integer" or n < 0 or n > most_moments) then
-        bad({ "moments" }, fmt("moments: %s is no number of moments", tostring(n)),
+        bad({ "moments" }, fmt("moments: %s is not a number of moments", tostring(n)),
             fmt("use an integer from 0 to %d", most_moments))
     elseif type(n) == "number" and n ~= kept then
         bad({ "moments" }, fmt("moments is %d, but %s", n, of_kept),
@@ -447,10 +447,10 @@ local function check_dtypes(bad, rule)
     for _, key in ipairs(sorted_keys(rule.dtypes)) do
         local list, known = rule.dtypes[key], state_dtypes[key]
         if not known then
-            bad({ "dtypes", key, key = true }, fmt("dtypes.%s is no state", tostring(key)),
+            bad({ "dtypes", key, key = true }, fmt("dtypes.%s is not a state", tostring(key)),
                 "states are master and moments")
         elseif type(list) ~= "table" or #list == 0 then
-            bad({ "dtypes", key }, fmt("dtypes.%s is no list of dtypes", key),
+            bad({ "dtypes", key }, fmt("dtypes.%s is not a list of dtypes", key),
                 fmt("write %s = { %s }, or leave it out", key, words(known, '"', ", ")))
         else
             out[key] = {}
@@ -504,7 +504,7 @@ end
 
 local function check_lr_adjust_and_default(bad, rule)
     if rule.lr_adjust ~= nil and (type(rule.lr_adjust) ~= "function" or not rule.uses) then
-        bad({ "lr_adjust" }, rule.uses and "lr_adjust is no function"
+        bad({ "lr_adjust" }, rule.uses and "lr_adjust is not a function"
                 or "lr_adjust is of optimizers that treat matrices as a whole",
             rule.uses and "write lr_adjust = function(f, m, n) return 1 end" or "leave it out")
     end

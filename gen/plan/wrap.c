@@ -310,7 +310,7 @@ static void answer(Gen *g, Wrap *w, int i, const char *of)
             diag_add(
                 g, DIAG_ERROR, model_pos(g, "wrap"),
                 "use a lower-case letter, then lower-case letters, digits, _ and dots",
-                "wrap: of %s the function returned %s, which is no name of a unit", of,
+                "wrap: of %s the function returned %s, which is not a name of a unit", of,
                 check_show(g, -1));
             break;
         }
@@ -344,12 +344,12 @@ static void unknown_pieces(Gen *g, const Class *c, const char *block)
             lua_pop(L, 1);
             continue;
         }
-        diag_add(g, DIAG_ERROR, model_pos(g, "wrap"),
-                 names.count
-                     ? gen_printf(g, "its pieces are %s", words_all(g, &names))
-                     : "it has no pieces: return true, false or the name of a unit",
-                 "wrap: of %s the function returned a table with %s, which is no piece",
-                 block, check_show(g, -1));
+        diag_add(
+            g, DIAG_ERROR, model_pos(g, "wrap"),
+            names.count ? gen_printf(g, "its pieces are %s", words_all(g, &names))
+                        : "it has no pieces: return true, false or the name of a unit",
+            "wrap: of %s the function returned a table with %s, which is not a piece",
+            block, check_show(g, -1));
         break; /* one is enough */
     }
     lua_pop(L, 2);

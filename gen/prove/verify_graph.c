@@ -336,7 +336,7 @@ static void check_args(const Lives *l, const Span *s)
 
             gen_require(v->loc != LOC_NONE &&
                             span_has(s, kind[v->loc], indexed ? v->loc_index : -1),
-                        "%s: %s is no argument of the span", s->name, v->name);
+                        "%s: %s is not an argument of the span", s->name, v->name);
         }
     }
 }

@@ -20,7 +20,7 @@ static const char *check_param(Gen *g, const Param *p, int first, int n)
             m->node->in[0]->dim[0] != m->rows || m->node->in[0]->dim[1] != m->cols)
             return gen_printf(g, "matrix %s is not where its parameter has it", m->name);
         if (p->decl->n_parts && m->rows != p->decl->part_rows[i - first])
-            return gen_printf(g, "matrix %s is no part of %s", m->name, p->name);
+            return gen_printf(g, "matrix %s is not a part of %s", m->name, p->name);
         at += m->rows * m->cols;
     }
     return at == (p->matrix ? p->elems : 0)

@@ -252,7 +252,7 @@ static void find_edits(DiffSide *s)
 
         if (!is_plain_path(name)) {
             side_complain(s, "manifest.json", again,
-                          "damaged: %s is no name of a generated file", name);
+                          "damaged: %s is not a name of a generated file", name);
             return;
         }
         text = side_text(s, name, false, &bytes);

@@ -135,7 +135,7 @@ static void print_head(Gen *g, Text *t)
                 prefetch_order_name(m->prefetch_order), m->gathers_in_flight,
                 m->reduces_in_flight ? "beside the next span" : "before the next span");
     if (m->gpu) {
-        text_printf(t, "target: %s, %s with %s a program can have, kernels for",
+        text_printf(t, "target: %s, %s with %s of usable memory, kernels for",
                     m->target->name, m->gpu, show_bytes(g, m->budget_bytes));
         for (int i = 0; i < m->n_archs; i++)
             text_printf(t, "%s %s", i ? "," : "", m->archs[i]);
@@ -188,8 +188,8 @@ static void print_units(Gen *g, Text *t)
     int64_t used = 0, held = 0;
     int width = 24, n;
 
-    text_printf(t, "units: like ones on one line; elements of each, of them padding, a "
-                   "rank's shard\n");
+    text_printf(t, "units: parameters; elements of each, padding among them, a rank's "
+                   "shard\n");
     for (const Unit *u = g->units.items; u < g->units.items + g->units.count; u += n) {
         n = units_alike(g, u);
         for (int k = 0; k < u->n_segments; k++)
@@ -239,7 +239,7 @@ static void print_layout(Gen *g, Text *t)
         }
         if (!first)
             continue;
-        text_printf(t, alike > 1 ? "  %s, and %d more like it\n" : "  %s\n", s->name,
+        text_printf(t, alike > 1 ? "  %s and %d equal ones\n" : "  %s\n", s->name,
                     alike - 1);
         for (int k = 0; k < s->n_params; k++) {
             const Param *p = &g->params.items[s->params[k]];
@@ -287,9 +287,9 @@ static void print_schedule(Gen *g, Text *t)
                                                                   : "\n",
                     show_bytes(g, moved.replicate));
     }
-    text_printf(t,
-                "  predicted %.3g s a step (uncalibrated rates), %.4g flops a token\n\n",
-                p->step_seconds, plan_flops_per_token(g));
+    text_printf(
+        t, "  predicted %.3g s a step (uncalibrated rates), %.4g flops per token\n\n",
+        p->step_seconds, plan_flops_per_token(g));
 }
 
 static void print_memory(Gen *g, Text *t)
@@ -313,15 +313,14 @@ static void print_memory(Gen *g, Text *t)
         {g->model.target->outside, b.library},
         {"total per rank", b.total},
     };
-    text_printf(t, "memory per rank, at the moment when most is alive\n");
+    text_printf(t, "memory per rank, at its peak\n");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         text_printf(t, "  %-34s %18" PRId64 "  %s\n", rows[i].what, rows[i].bytes,
                     show_bytes(g, rows[i].bytes));
     }
     text_printf(
         t, "  mapped data files are page cache, shared and reclaimable, not counted\n");
-    text_printf(t,
-                "  saves while training goes on: %" PRId64 "  %s more of host memory\n",
+    text_printf(t, "  saves during training: %" PRId64 "  %s more of host memory\n",
                 b.snapshot, show_bytes(g, b.snapshot));
     text_printf(t,
                 "  arena: symmetric %" PRId64 " + local %" PRId64
@@ -335,8 +334,7 @@ static void print_map(Gen *g, Text *t)
 {
     const Program *p = &g->prog;
     text_printf(
-        t, "arena map: class, space, buffers, sum of bytes, from the lowest byte to the "
-           "highest end\n");
+        t, "arena map: class, space, buffers, bytes in all, lowest byte, highest end\n");
     for (int k = 0; k < N_BUF_KINDS; k++) {
         for (int s = 0; s < N_SPACES; s++) {
             int n = 0;

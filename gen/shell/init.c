@@ -164,7 +164,7 @@ static int check_free(const Init *in)
         if (lstat(path, &s) != 0)
             continue;
         if (!S_ISREG(s.st_mode))
-            code = complain(path, "exists, and is no regular file");
+            code = complain(path, "exists, and is not a regular file");
         else if (!in->g->opt.force && !strstr(path, ".fsdpgen/"))
             code = complain(path, "exists; --force replaces it");
     }

@@ -182,7 +182,7 @@ static void tell(const TokOptions *o, const TokTotals *n)
                    (long long)n->targets);
     if (mask && n->targets == 0)
         print_line(stderr, "fsdpgen: warning: ",
-                   "%s.mask: no token is a target: is no message of the role "
+                   "%s.mask: no token is a target: has no message the role "
                    "`assistant`?",
                    o->output);
     if (n->documents > 1 && n->bare)

@@ -526,7 +526,7 @@ static bool check_message(const TokChat *c, const json_t *m, size_t i, char *err
                  "message %zu: the role `%s` is unknown; write `%s`", i + 1, role,
                  meant_role(role));
     else if (!json_is_string(json_object_get(m, "content")))
-        snprintf(error, TOK_ERROR_BYTES, "message %zu: `content` is no text", i + 1);
+        snprintf(error, TOK_ERROR_BYTES, "message %zu: `content` is not text", i + 1);
     else
         return true;
     return false;
@@ -539,7 +539,7 @@ bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokI
     int status;
 
     if (!json_is_array(messages) || json_array_size(messages) == 0) {
-        snprintf(error, TOK_ERROR_BYTES, "the messages are no list, or an empty one");
+        snprintf(error, TOK_ERROR_BYTES, "the messages are not a list, or an empty one");
         return false;
     }
     for (size_t i = 0; i < json_array_size(messages); i++)

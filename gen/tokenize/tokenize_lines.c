@@ -92,7 +92,7 @@ static bool run_record(TokWorker *w, const TokOptions *o, TokJob *job,
     if (w->chat)
         return run_chat(w, o, job, v, record, line);
     if (!json_is_string(v))
-        return line_failed(job, line, "the field `%.60s` is no text", o->field);
+        return line_failed(job, line, "the field `%.60s` is not text", o->field);
     begin_document(w, o, job);
     if (!tok_encode(w, json_string_value(v), json_string_length(v), &job->ids))
         return line_failed(job, line, "%s", w->error);

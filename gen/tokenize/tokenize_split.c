@@ -84,7 +84,7 @@ static bool read_property(Reader *r)
             return true;
         }
     }
-    return refuse(r, from, 6, "is no general category (L, N, Lu, ...)");
+    return refuse(r, from, 6, "is not a general category (L, N, Lu, ...)");
 }
 
 static bool read_escape(Reader *r, bool in_class)
@@ -146,7 +146,7 @@ static bool read_repeat(Reader *r)
 
     if (n == 1 || r->s[from + 1] == ',' || n >= r->n - from || r->s[from + n] != '}' ||
         n > 9)
-        return refuse(r, from, n + 1, "is no repetition");
+        return refuse(r, from, n + 1, "is not a repetition");
     tok_append(&r->out, r->s + from, n + 1);
     r->at += n + 1;
     if (begins(r, "+") || begins(r, "?") || begins(r, "*"))
@@ -165,7 +165,7 @@ static bool read_group(Reader *r)
             return true;
         }
     if (begins(r, "(?") || begins(r, "(*"))
-        return refuse(r, r->at, 4, "is no group that is known here");
+        return refuse(r, r->at, 4, "is not a group that is known here");
     put(r, "(?:"); /* what a group held nobody asks */
     r->at++;
     return true;

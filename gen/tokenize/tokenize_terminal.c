@@ -130,7 +130,7 @@ static bool take_all(Decode *d, char *error)
             if (!take(d, s[i])) {
                 snprintf(
                     error, TOK_ERROR_BYTES,
-                    "--decode: stdin: byte %lld: this is no id; ids are numbers with "
+                    "--decode: stdin: byte %lld: this is not an id; ids are numbers with "
                     "blanks between them, as `trainer sample` prints",
                     (long long)d->at);
                 return false;

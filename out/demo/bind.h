@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0xe91c9345362a0494
+#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0x896925c95a5b74f4
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* step.c: one step of demo on 2 ranks, unrolled: what each does.
+/* step.c: one step of demo on 2 ranks, unrolled.
  *
- * Comes in: token buffers, parameter shards. Goes out: updated shards, loss, gradient
- * norm. trainer_step is the loop over micro-batches; what it calls follows in the order
- * in which it runs. A call of the mathematics goes through bind.c, which turns offsets
- * into pointers.
+ * In: token buffers, parameter shards. Out: updated shards, loss, gradient norm.
+ * trainer_step is the loop over micro-batches; the functions that it calls follow in the
+ * order in which they run. Calls of the mathematics go through bind.c, which turns
+ * offsets into pointers.
  * Collectives run beside the computation on two streams, gather and reduce: a start
  * returns at once, a wait returns when this rank's result is complete.
  * Every size and offset was fixed when this file was generated; nothing is allocated.
@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0xe91c9345362a0494
+#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0x896925c95a5b74f4
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xe91c9345362a0494
+#if TRAINER_IDENTITY != 0x896925c95a5b74f4
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xe91c9345362a0494
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x896925c95a5b74f4
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

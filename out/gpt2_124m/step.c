@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* step.c: one step of gpt2_124m on 2 ranks, unrolled: what each does.
+/* step.c: one step of gpt2_124m on 2 ranks, unrolled.
  *
- * Comes in: token buffers, parameter shards. Goes out: updated shards, loss, gradient
- * norm. trainer_step is the loop over micro-batches; what it calls follows in the order
- * in which it runs. A call of the mathematics goes through bind.c, which turns offsets
- * into pointers.
+ * In: token buffers, parameter shards. Out: updated shards, loss, gradient norm.
+ * trainer_step is the loop over micro-batches; the functions that it calls follow in the
+ * order in which they run. Calls of the mathematics go through bind.c, which turns
+ * offsets into pointers.
  * Collectives run beside the computation on two streams, gather and reduce: a start
  * returns at once, a wait returns when this rank's result is complete.
  * Every size and offset was fixed when this file was generated; nothing is allocated.
@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xe7423391a90a45b7 || TRAINER_IDENTITY != 0x6c5aa278c56e0e57
+#if MATH_IDENTITY != 0xe7423391a90a45b7 || TRAINER_IDENTITY != 0xbae6e5b90616b347
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x6c5aa278c56e0e57
+#if TRAINER_IDENTITY != 0xbae6e5b90616b347
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x6c5aa278c56e0e57
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xbae6e5b90616b347
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xb58682176ba5969a
+#if TRAINER_IDENTITY != 0x02f5f48614c393ae
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xb58682176ba5969a
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x02f5f48614c393ae
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

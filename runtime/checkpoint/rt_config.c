@@ -46,8 +46,8 @@ static char *load(const char *folder, const char *name, RtJson *object, bool tel
             return text;
     }
     if (tell) {
-        rt_say("trainer: warning: %s is ignored: it is no JSON of at most %d bytes", path,
-               (int)MOST_BYTES);
+        rt_say("trainer: warning: %s is ignored: it is not JSON of at most %d bytes",
+               path, (int)MOST_BYTES);
     }
     free(text);
     return NULL;
@@ -139,8 +139,8 @@ static void read_carried(RtJson j, const char *folder, Carried *v)
             v->positions = 0; /* of a key that is there twice the last one counts */
             if (!is_null(value) && !read_positions(value, &v->positions)) {
                 v->positions = 0;
-                rt_say("trainer: warning: config.json of %s: %s is ignored: it is no "
-                       "integer from 1 to 2^31",
+                rt_say("trainer: warning: config.json of %s: %s is ignored: it is not an"
+                       " integer from 1 to 2^31",
                        folder, key);
             }
         } else if (i >= 0) {
@@ -149,7 +149,7 @@ static void read_carried(RtJson j, const char *folder, Carried *v)
                 v->ids[i].n = 0;
                 fprintf(
                     stderr,
-                    "trainer: warning: config.json of %s: %s is ignored: it is no id "
+                    "trainer: warning: config.json of %s: %s is ignored: it is not an id "
                     "(an integer from 0 to 2^31 - 1) and no list of 1 to %d of them\n",
                     folder, key, (int)MOST_IDS);
             }
@@ -256,7 +256,8 @@ static bool read_stops(const char *folder, const char *name, Ids *ids)
         ids->n = 0;
         if (!is_null(value) && !read_ids(value, ids)) {
             ids->n = 0;
-            rt_say("trainer: warning: %s of %s: eos_token_id is ignored: it is no id and "
+            rt_say("trainer: warning: %s of %s: eos_token_id is ignored: it is not an id "
+                   "and "
                    "no list of 1 to %d of them",
                    name, folder, (int)MOST_IDS);
         }

@@ -46,7 +46,7 @@ static void stop_on_error_here(Rt *rt, const char *folder)
     const int who = rt_first_error_here(rt);
     if (who == rt->rank) {
         rt_fail(rt, RT_EXIT_ERROR,
-                "%s: %s; that is no damage, so no older checkpoint is taken for it",
+                "%s: %s; that is not damage, so no older checkpoint is taken for it",
                 folder, rt->state->checkpoint->error);
     }
     if (who >= 0)

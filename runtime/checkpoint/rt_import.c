@@ -52,7 +52,7 @@ static void add_indexed(Import *im, const char *path)
         while (ok && rt_json_item(&j, '}', &inner)) {
             ok = rt_json_key(&j, key, sizeof key) && rt_json_text(&j, file, sizeof file);
             if (ok && (file[0] == '\0' || file[0] == '.' || strchr(file, '/') != NULL))
-                FAIL(im, "%s: \"%s\" is no name of a file beside it", path, file);
+                FAIL(im, "%s: \"%s\" is not a name of a file beside it", path, file);
             snprintf(full, sizeof full, "%s/%s", im->dir, file);
             bool known = false;
             for (int i = 0; ok && i < im->tensors.n_files; i++)
@@ -63,7 +63,7 @@ static void add_indexed(Import *im, const char *path)
         inner = false; /* one is enough */
     }
     if (!ok || !rt_json_done(&j) || im->tensors.n_files == 0)
-        FAIL(im, "%s is no index of safetensors", path);
+        FAIL(im, "%s is not an index of safetensors", path);
     free(text);
 }
 
@@ -134,7 +134,7 @@ static void check_part(Import *im, const RtParam *p, int k)
     }
     if (x->other) {
         FAIL(im,
-             "%s: tensor %s is of a dtype that is no weight's here: use F16, "
+             "%s: tensor %s has a dtype that weights cannot have here: use F16, "
              "BF16, F32 or F64",
              im->dir, x->name);
     }

@@ -125,22 +125,22 @@ static const char *read_header(RtTensors *s, const char *text, int64_t bytes)
     char name[256];
     bool first = true;
     if (bytes == 0 || text[0] != '{' || !rt_json_open(&j, '{'))
-        return "its header is no JSON object";
+        return "its header is not a JSON object";
     while (rt_json_item(&j, '}', &first)) {
         if (!rt_json_key(&j, name, sizeof name)) {
-            return "its header is no JSON, or a name is longer than 255 bytes or has "
+            return "its header is not JSON, or a name is longer than 255 bytes or has "
                    "control characters";
         }
         if (strcmp(name, "__metadata__") == 0) {
             if (!rt_json_skip(&j))
-                return "its metadata is no JSON";
+                return "its metadata is not JSON";
             continue;
         }
         RtTensor *t = new_tensor(s);
         if (t == NULL || (t->name = strdup(name)) == NULL)
             return out_of_memory;
         if (!read_entry(&j, t)) {
-            return "an entry is no tensor of a known dtype with at most 4 dimensions, "
+            return "an entry is not a tensor of a known dtype with at most 4 dimensions, "
                    "whose product its offsets span";
         }
     }
@@ -195,7 +195,7 @@ bool rt_tensors_add(RtTensors *s, const char *path, char *error)
     }
     s->files[s->n_files++] = (struct RtTensorFile){name, fd};
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return refuse(error, path, "is no file");
+        return refuse(error, path, "is not a file");
     if (!rt_file_read(fd, path, size, 8, 0, error))
         return false;
     for (int i = 0; i < 8; i++)

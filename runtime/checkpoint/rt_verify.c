@@ -130,7 +130,7 @@ static void check_size(Check *c, int i)
         snprintf(flaw->why, sizeof flaw->why, "%s",
                  errno == ENOENT ? "is missing" : strerror(errno));
     } else if (!S_ISREG(s.st_mode)) {
-        snprintf(flaw->why, sizeof flaw->why, "is no file");
+        snprintf(flaw->why, sizeof flaw->why, "is not a file");
     } else {
         snprintf(flaw->why, sizeof flaw->why, "has %lld bytes, not the %lld of MANIFEST",
                  (long long)s.st_size, (long long)f->bytes);
@@ -243,7 +243,7 @@ static const char *wrong_json(const RtManifest *m, const char *name, const char 
                : s.step != m->step             ? "is of another step than MANIFEST"
                                                : NULL;
     }
-    return rt_json_skip(&j) && rt_json_done(&j) ? NULL : "is no JSON";
+    return rt_json_skip(&j) && rt_json_done(&j) ? NULL : "is not JSON";
 }
 
 /* Texts that trainers write: what came with --init is another's. */

@@ -77,7 +77,7 @@ static char *read_text(const Rt *rt)
     if (text == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     if (memchr(text, '\0', (size_t)bytes) != NULL)
-        rt_fail(rt, RT_EXIT_ERROR, "%s: this is no text", wisdom.path);
+        rt_fail(rt, RT_EXIT_ERROR, "%s: this is not text", wisdom.path);
     return text;
 }
 

@@ -88,7 +88,7 @@ static bool read_source(Source *s, const char *flag, const char *word, char *err
         bytes = (size_t)(equals - from);
         if (*end != '\0' || !(s->weight > 0 && s->weight <= 1e9)) {
             return rt_tokens_wrong(error,
-                                   "--%s %s: `%s` is no weight; one is above 0 and at "
+                                   "--%s %s: `%s` is not a weight; one is above 0 and at "
                                    "most 1e9 (a name that ends like this takes =1 behind "
                                    "it)",
                                    s->flag, word, equals + 1);
@@ -142,10 +142,11 @@ static bool no_match(const Source *s, int rc, char *error)
         return rt_tokens_wrong(error, "--%s %s: cannot be searched", s->flag, s->word);
     if (s->format == RT_FILE_BY_NAME && colon != NULL &&
         memchr(s->pattern, '/', (size_t)(colon - s->pattern)) == NULL) {
-        return rt_tokens_wrong(error,
-                               "--%s %s: no such file; `%.*s:` is no format: those are "
-                               "text, llmc, nanogpt and megatron",
-                               s->flag, s->word, (int)(colon - s->pattern), s->pattern);
+        return rt_tokens_wrong(
+            error,
+            "--%s %s: no such file; `%.*s:` is not a format: those are "
+            "text, llmc, nanogpt and megatron",
+            s->flag, s->word, (int)(colon - s->pattern), s->pattern);
     }
     return rt_tokens_wrong(error, "--%s %s: no such file", s->flag, s->word);
 }

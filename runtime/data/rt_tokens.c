@@ -254,7 +254,7 @@ static bool read_nanogpt(RtTokenFile *f, char *error)
         ((word_at(f->at, 4) == 20240520 && word_at(f->at + 4, 4) == 1) ||
          (word_at(f->at, 4) == 20240801 && word_at(f->at + 4, 4) == 7))) {
         return rt_tokens_wrong(error,
-                               "%s: has the header of llm.c, which is no tokens: leave "
+                               "%s: has the header of llm.c, not tokens: leave "
                                "nanogpt: out, or write llmc:",
                                f->name);
     }
@@ -274,7 +274,7 @@ static bool read_dtype(RtTokenFile *f, const char *name, int code, char *error)
 {
     if (code == 6 || code == 7) {
         return rt_tokens_wrong(
-            error, "%s: dtype %d is a floating point one: these are no tokens", name,
+            error, "%s: dtype %d is a floating point one: these are not tokens", name,
             code);
     }
     if (code >= (int)(sizeof index_dtypes / sizeof *index_dtypes) ||
@@ -289,7 +289,7 @@ static bool read_dtype(RtTokenFile *f, const char *name, int code, char *error)
     if (f->map.bytes % f->width != 0) {
         return rt_tokens_wrong(
             error,
-            "%s: %lld bytes are no whole number of tokens of %d bytes, "
+            "%s: %lld bytes are not a whole number of tokens of %d bytes, "
             "as %s says they have",
             f->name, (long long)f->map.bytes, f->width, name);
     }
@@ -363,10 +363,11 @@ static bool read_index(RtTokenFile *f, const char *name, char *error)
                                name, (long long)f->index.bytes);
     }
     if (memcmp(p, index_magic, sizeof index_magic) != 0) {
-        return rt_tokens_wrong(error,
-                               "%s: does not begin with MMIDIDX, so it is no index of "
-                               "Megatron's; it lies beside %s (llmc:%s reads that alone)",
-                               name, f->name, f->name);
+        return rt_tokens_wrong(
+            error,
+            "%s: does not begin with MMIDIDX, so it is not an index of "
+            "Megatron's; it lies beside %s (llmc:%s reads that alone)",
+            name, f->name, f->name);
     }
     if (word_at(p + 9, 8) != 1) {
         return rt_tokens_wrong(error, "%s: version %llu; 1 is known", name,

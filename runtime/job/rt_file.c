@@ -211,7 +211,7 @@ char *rt_file_load(const char *path, int64_t most, int64_t *bytes, char *error)
     if (fd < 0)
         return NULL;
     if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size > most) {
-        snprintf(error, RT_ERROR_BYTES, "%s is no file of at most %lld bytes", path,
+        snprintf(error, RT_ERROR_BYTES, "%s is not a file of at most %lld bytes", path,
                  (long long)most);
     } else if ((text = malloc((size_t)s.st_size + 1)) == NULL) {
         errno = ENOMEM;

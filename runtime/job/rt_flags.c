@@ -99,7 +99,7 @@ static int set_number(RtFlags *f, const RtFlag *flag, const char *value)
     const long long n = whole ? strtoll(value, &end, 10) : 0;
     const double x = whole ? (double)n : strtod(value, &end);
     if (errno != 0 || end == value || *end != '\0') {
-        return usage("--%s: `%s` is no %s", flag->name, value,
+        return usage("--%s: `%s` is not a %s", flag->name, value,
                      whole ? "whole number" : "number");
     }
     if (!(x >= flag->min && x <= flag->max)) {
@@ -149,7 +149,7 @@ static int set_time(RtFlags *f, const RtFlag *flag, const char *value)
 {
     double *seconds = (double *)(void *)((char *)f + flag->at);
     if (!read_duration(value, seconds)) {
-        return usage("--%s: `%s` is no duration: write seconds, or 90m, 11h30m, 1d12h",
+        return usage("--%s: `%s` is not a duration: write seconds, or 90m, 11h30m, 1d12h",
                      flag->name, value);
     }
     if (!(*seconds >= flag->min && *seconds <= flag->max)) {

@@ -108,7 +108,7 @@ bool rt_join_find(RtJoin *j, char *error)
             const char *which = j->rank < 0 ? l->rank : l->world_size;
             snprintf(
                 error, RT_ERROR_BYTES,
-                "%s=%.100s in the environment is no number of %s, as %s gives it; "
+                "%s=%.100s in the environment is not a number of %s, as %s gives it; "
                 "unset it, or pass --local: then one process starts all ranks itself",
                 which, getenv(which), j->rank < 0 ? "a rank" : "ranks", l->name);
             return true;

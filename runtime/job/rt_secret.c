@@ -38,10 +38,10 @@ static bool take(RtSecret *s, const char *from, const char *text, size_t bytes,
         return false;
     }
     if (is_one_byte(text, bytes)) {
-        snprintf(
-            error, RT_ERROR_BYTES,
-            "%.400s is one byte, %zu times, which is no secret; to make one: " MAKE_ONE,
-            from, bytes);
+        snprintf(error, RT_ERROR_BYTES,
+                 "%.400s is one byte, %zu times, which is not a secret; to make "
+                 "one: " MAKE_ONE,
+                 from, bytes);
         return false;
     }
     RtSha256 h;

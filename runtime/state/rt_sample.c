@@ -86,7 +86,7 @@ static int64_t read_stops(const RtTrainer *t, const char *text, int64_t *ids, ch
         const long long id = strtoll(p, &end, 10);
         if (end == p || errno != 0 || (*end != ',' && *end != '\0')) {
             return wrong(error,
-                         "--stop: `%s` is no list of ids: write --stop 2, --stop 2,7 "
+                         "--stop: `%s` is not a list of ids: write --stop 2, --stop 2,7 "
                          "or --stop none",
                          text);
         }

@@ -3,10 +3,10 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* bind.c: the binders of ${name}, from offsets to the pointers of the mathematics.
  *
- * Comes in: where the weights, gradients and activations of one call lie, as step.c names
- * them. A binder fills the structs of math.h with pointers into this rank's spaces and
- * calls the mathematics of a block: one binder for each way in which its parameters lie
- * relative to each other, which is nearly always one for each span.
+ * In: offsets of the weights, gradients and activations of one call, as step.c names them.
+ * A binder fills the structs of math.h with pointers into this rank's spaces and calls the
+ * mathematics of a block. There is one binder for each relative layout of its parameters,
+ * which is nearly always one for each span.
  *
  * ${generated}
  * ${regenerate} */
@@ -28,7 +28,7 @@ ${call("    " .. setup.name .. "(", setup_args, ");")}
 }
 //@ if #savers > 0 then
 
-${section("what a forward leaves to its backward")}
+${section("what a forward keeps for its backward")}
 //@ end
 //@ for _, v in ipairs(savers) do
 

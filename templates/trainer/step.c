@@ -3,12 +3,12 @@
 //@ local sharded = accumulate_sharded
 //@ local steps_of_rank = rounds * leaf_micro_batches
 /* SPDX-License-Identifier: MIT-0 */
-/* step.c: one step of ${name} on ${plural(world_size, "rank")}, unrolled: what each does.
+/* step.c: one step of ${name} on ${plural(world_size, "rank")}, unrolled.
  *
- * Comes in: token buffers, parameter shards. Goes out: updated shards, loss, gradient
- * norm. trainer_step is the loop over micro-batches; what it calls follows in the order
- * in which it runs. A call of the mathematics goes through bind.c, which turns offsets
- * into pointers.
+ * In: token buffers, parameter shards. Out: updated shards, loss, gradient norm.
+ * trainer_step is the loop over micro-batches; the functions that it calls follow in the
+ * order in which they run. Calls of the mathematics go through bind.c, which turns
+ * offsets into pointers.
 //@ if collectives then
  * Collectives run beside the computation on two streams, gather and reduce: a start
  * returns at once, a wait returns when this rank's result is complete.

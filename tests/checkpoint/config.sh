@@ -122,7 +122,7 @@ hostile_values() {
         other '{"eos_token_id": 6, "list": [{"eos_token_id": 7}]}'
     carry llama0 1
     has eos_token_id 5
-    check 'keys of others are no matter' test ! -s "$WORK/llama0.err"
+    check 'keys of others do not matter' test ! -s "$WORK/llama0.err"
 }
 
 # What is no config.json at all is told, once, and the run has ours.
@@ -145,10 +145,10 @@ hostile_files() {
         carry llama1 1
         check "config.json, $what: ours" cmp "$carried" "$WORK/config.ours"
         check "config.json, $what: one word" test "$(grep -c \
-            "config.json is ignored: it is no JSON of at most 1048576 bytes" "$WORK/llama1.err")" = 1
+            "config.json is ignored: it is not JSON of at most 1048576 bytes" "$WORK/llama1.err")" = 1
     done
     run llama1 1 --init "$config_hf"
-    check 'and without checkpoints' test "$(grep -c 'is ignored: it is no JSON' "$WORK/llama1.err")" = 1
+    check 'and without checkpoints' test "$(grep -c 'is ignored: it is not JSON' "$WORK/llama1.err")" = 1
 }
 
 # ---- what is compared ---------------------------------------------------------------------------------

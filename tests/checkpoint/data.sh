@@ -154,7 +154,7 @@ under() {
     steps_later 80
     mv "$now" "$dd/away" && cp "$data" "$now"
     steps_later 80
-    check 'a touch and another file of that name are no end' kill -0 $job
+    check 'a touch and another file of that name do not end it' kill -0 $job
     check 'the other file is reported' test "$(grep -c 'now.txt was removed or replaced' \
         "$WORK/running.err")" = 1
     flip "$dd/away" 100 # its content is the run's, its name is not known any more

@@ -150,7 +150,7 @@ wrong_folders() {
     local ck=$WORK/wrong.ck name flag
     rm -rf "$ck"
     run llama1 2 --checkpoint "$ck"
-    says 'a checkpoint is no folder of them' 1 'step-00000002 is a checkpoint itself: name the folder' \
+    says 'a checkpoint is not a folder of them' 1 'step-00000002 is a checkpoint itself: name the folder' \
         llama1 4 --checkpoint "$ck/step-00000002" --resume
     check 'nothing was written there' test -z "$(find "$ck/step-00000002" -name 'step-*' -mindepth 1)"
     timeout 60 "$WORK/llama1/trainer" sample --prompt 5 --checkpoint "$ck/step-00000002" \
@@ -248,9 +248,9 @@ configs() {
     for lua in '{}' '{ "a" }' '3'; do
         config_of "$lua"
         check "config = $lua is refused" test $? = 1
-        check "with a word" grep -q 'what config returned is no config.json' "$WORK/config.out"
+        check "with a word" grep -q 'what config returned is not a config.json' "$WORK/config.out"
     done
-    check 'config = nil is no file' config_of nil
+    check 'config = nil is not a file' config_of nil
     check 'config = a list of pairs' config_of '{ { "model_type", "x" }, { "y", {} } }'
 }
 

@@ -122,8 +122,8 @@ stopped() {
     stops 'a list' && check 'stop: a list ends it' test "$(cat "$WORK/reads.out")" = "$ids"
     check "stop: an id that the model has not" grep -q "eos_token_id 99999 is not one of the model's 259" "$WORK/reads.err"
     printf '{"eos_token_id": "two"}' >"$hf/generation_config.json"
-    stops 'no id' && check 'stop: what is no id is told' grep -q 'eos_token_id is ignored' "$WORK/reads.err"
-    reads '--stop: no list' 1 "stop: .2;3. is no list of ids" llama1 sample --prompt 1 --init "$hf" --stop '2;3'
+    stops 'no id' && check 'stop: what is not an id is reported' grep -q 'eos_token_id is ignored' "$WORK/reads.err"
+    reads '--stop: no list' 1 "stop: .2;3. is not a list of ids" llama1 sample --prompt 1 --init "$hf" --stop '2;3'
     reads '--stop: no such id' 1 "stop: token 259 is not one of the model's 259" llama1 sample --prompt 1 --init "$hf" \
         --stop 259
     reads '--stop is for sample' 2 'stop is for .trainer sample' llama1 --data "$data" --stop 2

@@ -200,10 +200,10 @@ imports() {
         'tensor model.layers.1.mlp.up_proj.weight is missing'
     wrong '"shape":[42,36]' '"shape":[36,42]' \
         'q_proj.weight is \[36, 42\], the model.s is \[42, 36\]'
-    wrong '"F32","shape":[259,36]' '"I32","shape":[259,36]' 'is of a dtype that is no weight'
-    wrong '"F32","shape":[259,36]' '"F64","shape":[259,36]' 'an entry is no tensor'
-    wrong '"data_offsets":[0,' '"data_offsets":[4,' 'an entry is no tensor'
-    wrong '{"__metadata__"' '["__metadata__"' 'its header is no JSON object'
+    wrong '"F32","shape":[259,36]' '"I32","shape":[259,36]' 'has a dtype that weights cannot have'
+    wrong '"F32","shape":[259,36]' '"F64","shape":[259,36]' 'an entry is not a tensor'
+    wrong '"data_offsets":[0,' '"data_offsets":[4,' 'an entry is not a tensor'
+    wrong '{"__metadata__"' '["__metadata__"' 'its header is not a JSON object'
     truncate -s 50000 "$in/model.safetensors"
     check 'a file cut short' test -z "$(hash_of llama1 "$in")"
     rm "$in/model.safetensors"
@@ -211,7 +211,7 @@ imports() {
     check 'says what is looked for' grep -q 'has neither model.safetensors nor' "$WORK/init.err"
     printf '{"weight_map": {"a": "../model.safetensors"}}' >"$in/model.safetensors.index.json"
     check 'an index that leads elsewhere' test -z "$(hash_of llama1 "$in")"
-    check 'is refused' grep -q 'is no name of a file beside it' "$WORK/init.err"
+    check 'is refused' grep -q 'is not a name of a file beside it' "$WORK/init.err"
     cp "$WORK/half0.ck/step-00000002"/model* "$in/"
     check 'a model with other tensors' test -z "$(hash_of llama1 "$in")"
 }

@@ -90,7 +90,7 @@ static void check(const unsigned char *file, size_t size)
         broken("no header");
     root = json_loadb((const char *)file + 8, n, JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object(root))
-        broken(root ? "the header is no object" : error.text);
+        broken(root ? "the header is not an object" : error.text);
     Tensor *t = calloc(json_object_size(root) + 1, sizeof *t);
     json_object_foreach(root, key, v)
     {

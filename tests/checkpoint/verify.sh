@@ -96,7 +96,7 @@ other_damage() {
         check "verify: $f is missing" verifies 1 "step-00000002: $f: is missing" "$vck"
         check "and then damaged" verifies 1 'step-00000002: damaged: step 2, 7 files' "$vck"
         mkdir "$d/$f"
-        check "verify: $f is a folder" verifies 1 "$f: is no file" "$vck"
+        check "verify: $f is a folder" verifies 1 "$f: is not a file" "$vck"
         rmdir "$d/$f"
         head -c 100 "$WORK/moved" >"$d/$f"
         check "verify: $f is cut" verifies 1 "$f: has 100 bytes, not the [0-9]* of MANIFEST" "$vck"
@@ -150,7 +150,7 @@ newer_format() {
     timeout 60 "$verifier" --data "$data" --threads 1 --quiet --checkpoint "$vck" --resume --steps 3 \
         >"$WORK/newer.out" 2>"$WORK/newer.err" </dev/null
     check "a run does not go on before it" test $? = 1 -a ! -e "$vck/step-00000003"
-    check "and says what to do" grep -q 'is of format 3, .* by --init; that is no damage' "$WORK/newer.err"
+    check "and says what to do" grep -q 'is of format 3, .* by --init; that is not damage' "$WORK/newer.err"
     verify_again
 }
 

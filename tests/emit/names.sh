@@ -157,7 +157,7 @@ fields() {
             return | short | signed | sizeof | static | struct | switch | typedef | union | unsigned | \
             void | volatile | while | bool | true | false | main | and | or | not | end | then | \
             local | function | nil | repeat | until | elseif) ;;
-        *) echo "$word is no field, and is no word that is refused"; return 1 ;;
+        *) echo "$word is not a field, and is not a word that is refused"; return 1 ;;
         esac
     done
 }

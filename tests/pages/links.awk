@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # links.awk: what pages link to. In: Markdown files, twice; out: a line for each link inside the
-# repository whose anchor is no heading, and "exists FILE PLACE" for each file that must be there.
+# repository whose anchor is not a heading, and "exists FILE PLACE" for each file that must be there.
 
 function anchor(text) { # as GitHub and mkdocs make one of a heading
     text = tolower(text)

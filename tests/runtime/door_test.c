@@ -205,7 +205,7 @@ static void secrets(void **state)
     long_text[32] = '\0';
     write_secret(long_text, 0600);
     assert_non_null(
-        strstr(refused(path, &s), "is one byte, 32 times, which is no secret"));
+        strstr(refused(path, &s), "is one byte, 32 times, which is not a secret"));
     free(long_text);
 }
 

@@ -219,7 +219,7 @@ formats() {
     fails "half an id" 1 "999 bytes, an odd number" --data "nanogpt:$d/odd.bin"
     ids16 20000 300 >"$d/range.bin"
     fails "nanoGPT ids out of range" 1 "vocabulary has 259 ids" --data "nanogpt:$d/range.bin"
-    fails "an unknown format" 1 '`nanogtp:` is no format: those are text, llmc' \
+    fails "an unknown format" 1 '`nanogtp:` is not a format: those are text, llmc' \
         --data "nanogtp:$d/nano.bin"
     lie "$d/mega" "$d/m" 0 '"MMIDIDY"'
     fails "an index without its magic" 1 "does not begin with MMIDIDX" --data "$d/m.bin"
@@ -260,7 +260,7 @@ weights() {
     local mix=(--data "$d/a.bin=0.7" --data "$d/b.bin=0.3")
     fails "one weight missing" 1 "$d/b.bin: has no weight, but others have" \
         --data "$d/a.bin=1" --data "$d/b.bin"
-    fails "a weight of nothing" 1 '`0` is no weight' --data "$d/a.bin=0"
+    fails "a weight of nothing" 1 '`0` is not a weight' --data "$d/a.bin=0"
     fails "a weight too small" 1 "less than 1/65536 of all weights" \
         --data "$d/a.bin=1" --data "$d/b.bin=1e-6"
     printf short >"$d/s.txt"
@@ -356,8 +356,8 @@ bad_flags() {
     fails "an unknown command" 2 'no command `sampel`; did you mean `trainer sample`?' sampel --prompt x
     fails "no value" 2 '--steps needs a value: N' --data "$data" --steps
     fails "negative" 2 '--steps: -1 is not between 0 and' --data "$data" --steps -1
-    fails "word for a number" 2 '--steps: `ten` is no whole number' --data "$data" --steps ten
-    fails "trailing text" 2 '`3x` is no whole number' --data "$data" --steps=3x
+    fails "word for a number" 2 '--steps: `ten` is not a whole number' --data "$data" --steps ten
+    fails "trailing text" 2 '`3x` is not a whole number' --data "$data" --steps=3x
     fails "nan deadline" 2 '--deadline: nan is not between' --data "$data" --deadline nan
     fails "value for a switch" 2 'takes no value' --data "$data" --quiet=1
     fails "stray word" 2 'unexpected `data.txt`' data.txt

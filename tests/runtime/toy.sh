@@ -320,7 +320,7 @@ toy_join_refused() {
         "${as[@]}" "$WORK/toy4" --data "$data"
     for wrong in RANK=99999999 RANK=1x WORLD_SIZE=-2 WORLD_SIZE=0; do
         started_by torchrun 0 4
-        toy_fails "$wrong" 2 "error: $wrong in the environment is no number of" 2000 \
+        toy_fails "$wrong" 2 "error: $wrong in the environment is not a number of" 2000 \
             "${as[@]}" "$wrong" "$WORK/toy4" --data "$data"
     done
     toy_fails "ranks on another machine" 2 "put 2 of 4 ranks on this machine" 2000 \

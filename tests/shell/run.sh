@@ -25,11 +25,11 @@ options() {
     cd "$WORK" || exit 70
     wrong "an unknown option" "check: unknown option --sett; did you mean --set?" check x.lua --sett a=1
     wrong "one like none" "check: unknown option --frobnicate" check x.lua --frobnicate
-    wrong "another command's" 'check: --output is no option of `check`, but of: generate, tokenize' check x.lua --output d
-    wrong "another command's, by its letter" 'check: --output is no option of `check`, but of: generate, tokenize' check x.lua -o d
-    wrong "one of plan, for the default" '--json is no option of `generate`, but of: plan, diff' x.lua -o d --json
-    wrong "one of tokenize" 'diff: --decode is no option of `diff`, but of: tokenize' diff a b --decode
-    wrong "one of plan, for tokenize" 'tokenize: --json is no option of `tokenize`, but of: plan, diff' \
+    wrong "another command's" 'check: --output is not an option of `check`, but of: generate, tokenize' check x.lua --output d
+    wrong "another command's, by its letter" 'check: --output is not an option of `check`, but of: generate, tokenize' check x.lua -o d
+    wrong "one of plan, for the default" '--json is not an option of `generate`, but of: plan, diff' x.lua -o d --json
+    wrong "one of tokenize" 'diff: --decode is not an option of `diff`, but of: tokenize' diff a b --decode
+    wrong "one of plan, for tokenize" 'tokenize: --json is not an option of `tokenize`, but of: plan, diff' \
         tokenize --json x.txt
     wrong "an unknown command" \
         "unknown command plam; did you mean plan; without a command a description is generated" plam
@@ -244,7 +244,7 @@ init() {
     check "init --force replaces it" sh -c "! grep -q edited here/model.lua"
     ln -sf /dev/null here/.luarc.json
     "$FSDPGEN" init here --force >"$WORK/out" 2>"$WORK/err"
-    check "init: no link is followed" grep -q 'here/.luarc.json: exists, and is no regular file' "$WORK/err"
+    check "init: no link is followed" grep -q 'here/.luarc.json: exists, and is not a regular file' "$WORK/err"
     "$FSDPGEN" init /dev/null/x >"$WORK/out" 2>"$WORK/err"
     check "init: no folder can be made" test $? = 1
     check "init: and it says why" grep -q '/dev/null/x: Not a directory' "$WORK/err"

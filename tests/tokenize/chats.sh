@@ -25,14 +25,14 @@ chats() {
             grep -oE '[0-9]+' | xargs | tr ' ' '|'))\$")" = 2 ]
     check "no assistant: a warning" grep -q "no token is a target" "$out/stderr"
     record '{"messages": []}'
-    refused "no messages" 1 "bad.jsonl:1: the messages are no list, or an empty" "${chat[@]}" "$out/bad.jsonl"
+    refused "no messages" 1 "bad.jsonl:1: the messages are not a list, or an empty" "${chat[@]}" "$out/bad.jsonl"
     record '{"messages": [{"role": "user"}]}'
-    refused "no content" 1 'bad.jsonl:1: message 1: `content` is no text' "${chat[@]}" "$out/bad.jsonl"
+    refused "no content" 1 'bad.jsonl:1: message 1: `content` is not text' "${chat[@]}" "$out/bad.jsonl"
     record '{"messages": [{"role": "a b\n", "content": ""}]}'
-    refused "a role that is no word" 1 'message 1: `role` is a word' "${chat[@]}" "$out/bad.jsonl"
+    refused "a role that is not a word" 1 'message 1: `role` is a word' "${chat[@]}" "$out/bad.jsonl"
     record "{\"messages\": [{\"role\": \"user\", \"content\": \"\"}], \"x\": $(perl -e 'print "[" x 99, "]" x 99')}"
     refused "a deep record" 1 "nested more than 64 deep" "${chat[@]}" "$out/bad.jsonl"
-    refused "a text as messages" 1 "the messages are no list" "${chat[@]}" --field text "$out/docs.jsonl"
+    refused "a text as messages" 1 "the messages are not a list" "${chat[@]}" --field text "$out/docs.jsonl"
     record '{"messages": [{"role": "user", "content": "a"}, {"role": "Assistant", "content": "b"}]}'
     refused "a role in another case" 1 \
         'bad.jsonl:1: message 2: the role `Assistant` is unknown; write `assistant`' "${chat[@]}" "$out/bad.jsonl"
@@ -44,7 +44,7 @@ chats() {
     record '{"messages": [{"role": "user", "content": "a"}, {"role": "critic", "content": "b"}]}'
     tok "${chat[@]}" -o "$out/critic.bin" "$out/bad.jsonl" >"$out/stdout" 2>"$out/stderr"
     check "an unknown role is written" [ $? = 0 ]
-    check "and is no target" grep -q "critic.bin.mask: 0 of them are targets" "$out/stdout"
+    check "and is not a target" grep -q "critic.bin.mask: 0 of them are targets" "$out/stdout"
     refused "an unknown template" 1 "there is chatml, llama3" --tokenizer "$data/qwen.json" \
         --template chatlm "$data/chats.jsonl"
     changed llama3 's/"es":277,/"es":276,/'
@@ -68,7 +68,7 @@ chats() {
         printf '%s\n' "$2" >"$out/t.lua"
         refused "$1" 1 "$3" --tokenizer "$data/qwen.json" --template "$out/t.lua" "$data/chats.jsonl"
     }
-    lua "a template that is no Lua" 'return function(' "t.lua:2:"
+    lua "a template that is not Lua" 'return function(' "t.lua:2:"
     lua "one that returns a table" 'return {}' "t.lua: returns table; a template returns function"
     lua "one that returns a number" 'return function() return 3 end' "the template returns number"
     lua "a part that is a number" 'return function() return { "a", 3 } end' "part 2 of what the template returns is number"
@@ -82,7 +82,7 @@ chats() {
     lua "a part 0" 'return function() return { [0] = "abc", "a" } end' "a key that is not 1, 2, 3, ..."
     lua "a part 1.5" 'return function() return { [1.5] = "abc", "a" } end' "a key that is not 1, 2, 3, ..."
     lua "an id that is none" 'return function() return { { id = 1 << 40 } } end' "there is no id 1099511627776"
-    lua "bytes that are no UTF-8" 'return function() return { "\xff" } end' "part 1 is not UTF-8"
+    lua "bytes that are not UTF-8" 'return function() return { "\xff" } end' "part 1 is not UTF-8"
     lua "an endless template" 'return function() while true do end end' "ran for more than 20 million"
     lua "an endless chunk" 'while true do end' "ran for more than"
     lua "an endless text" 'return function() local t, s = {}, ("x"):rep(1 << 20)

@@ -95,10 +95,10 @@ escapes() {
     seen "an output that is there" 1 tok -o "$out/e$e.bin" "$text"
     cp "$text" "$out/e$e.txt"
     printf '\xff' >>"$out/e$e.txt"
-    seen "a file that is no text" 1 tok "${kind[@]}" -o "$out/e.bin" "$out/e$e.txt"
+    seen "a file that is not text" 1 tok "${kind[@]}" -o "$out/e.bin" "$out/e$e.txt"
     cp "$chat" "$out/e$e.jsonl"
     printf '{' >>"$out/e$e.jsonl"
-    seen "a line that is no JSON" 1 tok -o "$out/e.bin" "$out/e$e.jsonl" --field messages
+    seen "a line that is not JSON" 1 tok -o "$out/e.bin" "$out/e$e.jsonl" --field messages
     lua_seen() {
         printf '%s\n' "$2" >"$out/seen$e.lua"
         seen "$1" 1 tok "${kind[@]}" --template "$out/seen$e.lua" -o "$out/e.bin" "$chat"
@@ -107,7 +107,7 @@ escapes() {
     lua_seen "an error as it is loaded" 'error("\27[2J")'
     lua_seen "a token of a template" 'return function() return { token "\27[2J" } end'
     lua_seen "a key of a template" 'return function() return { ["\27[2J"] = 1 } end'
-    lua_seen "a template that is no Lua" 'return function( "'"$e"
+    lua_seen "a template that is not Lua" 'return function( "'"$e"
     record "{\"messages\": [{\"role\": \"\\u001b\", \"content\": \"\"}]}"
     perl -pe 's/"fuse_unk"/"fuse\\u001b[31m"/' <"$data/gpt2.json" >"$out/keys.json"
     seen "a tokenizer's key" 1 tok --tokenizer "$out/keys.json" -o "$out/e.bin" "$text"

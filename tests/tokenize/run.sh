@@ -164,12 +164,12 @@ terminal() {
     exec 7>&-
     check "until they end" wait $!
     check "with the last" [ "$(cat "$out/heard.txt")" = abc ]
-    wrong_terminal "no id" 1 "--decode: stdin: byte 4: this is no id" "97 x" --decode
-    wrong_terminal "an id and more" 1 "byte 6: this is no id" "97 98x" --decode
+    wrong_terminal "no id" 1 "--decode: stdin: byte 4: this is not an id" "97 x" --decode
+    wrong_terminal "an id and more" 1 "byte 6: this is not an id" "97 98x" --decode
     check "is not written" [ "$(cat "$WORK/refused.out")" = a ]
-    wrong_terminal "an id below 0" 1 "byte 1: this is no id" "-1" --decode
-    wrong_terminal "an id that is too large" 1 "byte 10: this is no id" 2147483648 --decode
-    wrong_terminal "a prompt that is no UTF-8" 1 "--prompt: byte 2 is not UTF-8" "" \
+    wrong_terminal "an id below 0" 1 "byte 1: this is not an id" "-1" --decode
+    wrong_terminal "an id that is too large" 1 "byte 10: this is not an id" 2147483648 --decode
+    wrong_terminal "a prompt that is not UTF-8" 1 "--prompt: byte 2 is not UTF-8" "" \
         --tokenizer "$data/gpt2.json" --prompt $'a\xff'
     wrong_terminal "an empty prompt" 2 "--prompt needs a value" "" --prompt ""
     wrong_terminal "both" 2 "one of them at a time" "" --prompt a --decode
@@ -230,15 +230,15 @@ inputs() {
     local kind=(--tokenizer "$data/gpt2.json")
     line() { printf '{"text": "good"}\n%s\n' "$1" >"$out/bad.jsonl"; }
     printf 'a\n\377b' >"$out/latin.txt"
-    refused "text that is no UTF-8" 1 "latin.txt:2: byte 2 is not UTF-8" "${kind[@]}" "$out/latin.txt"
+    refused "text that is not UTF-8" 1 "latin.txt:2: byte 2 is not UTF-8" "${kind[@]}" "$out/latin.txt"
     printf 'a\355\240\200' >"$out/latin.txt"
     refused "half a surrogate pair" 1 "byte 1 is not UTF-8" "${kind[@]}" "$out/latin.txt"
     line '{"text": "\377"}'
-    refused "a line that is no UTF-8" 1 "bad.jsonl:2: column" "${kind[@]}" "$out/bad.jsonl"
+    refused "a line that is not UTF-8" 1 "bad.jsonl:2: column" "${kind[@]}" "$out/bad.jsonl"
     line '{"text": "\ud800"}'
     refused "half a surrogate pair in JSON" 1 "bad.jsonl:2: column" "${kind[@]}" "$out/bad.jsonl"
     line '{"text": 3}'
-    refused "a number for a text" 1 'bad.jsonl:2: the field `text` is no text' "${kind[@]}" "$out/bad.jsonl"
+    refused "a number for a text" 1 'bad.jsonl:2: the field `text` is not text' "${kind[@]}" "$out/bad.jsonl"
     line '{"content": "x", "id": 1}'
     refused "another field" 1 'bad.jsonl:2: no field `text`; it has `content`, `id` (--field NAME)' \
         "${kind[@]}" "$out/bad.jsonl"

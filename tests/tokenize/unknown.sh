@@ -65,7 +65,7 @@ unknown_parts() {
     check "truncation and padding are taken" [ $? = 0 ]
     check "no document is cut" cmp <(ids_of "$out/cut.bin") "$data/english.gpt2.ids"
     check "with a warning for each" [ "$(grep -cE "changed.json:[0-9]+:[0-9]+: warning: (truncation|padding): is ignored: whole documents are tokenized" "$WORK/cut.err")" = 2 ]
-    unknown_part "bytes that are no UTF-8" gpt2 's/"!":0,/"\xff":0,/' "unable to decode byte 0xff"
+    unknown_part "bytes that are not UTF-8" gpt2 's/"!":0,/"\xff":0,/' "unable to decode byte 0xff"
     printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 9\n' 0 >"$WORK/changed.json"
     refused "a pointer of Git LFS" 1 "changed.json:1:1: error: is a Git LFS pointer, not the file: git lfs pull" \
         --tokenizer "$WORK/changed.json" "$data/english.txt"
