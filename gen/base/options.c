@@ -69,6 +69,15 @@ static bool takes_next(const OptionReader *r, const char *arg)
 
 static OptionsFound unknown_command(OptionReader *r, const char *word, const char *near)
 {
+    static const char *const of_trainers[] = {"train", "run", "build", "make"};
+
+    for (size_t i = 0; i < sizeof of_trainers / sizeof *of_trainers; i++)
+        if (!strcmp(word, of_trainers[i]))
+            return options_wrong(
+                r,
+                "unknown command %s: fsdpgen MODEL.lua -o DIR writes a trainer, `make -C "
+                "DIR` builds it, and DIR/trainer --data FILE trains",
+                word);
     return options_wrong(
         r, "unknown command %s%s%s; without a command a description is generated", word,
         near ? "; did you mean " : "", near ? near : "");
@@ -135,7 +144,39 @@ static OptionsFound unknown_option(OptionReader *r, const char *name, size_t byt
     names[n++] = "help";
     names[n++] = "version";
     diag_option(name, bytes, names, n, error, sizeof error);
-    return options_wrong(r, "%s", error);
+    return options_wrong(
+        r, "%s%s", error,
+        strstr(error, "did you mean") || !named_option(r->command, "set", 3)
+            ? ""
+            : "; a field of the description is set by --set FIELD=VALUE");
+}
+
+/* A word behind one `-` that is no letter of an option: it was meant to have two. */
+static OptionsFound single_dash(OptionReader *r, const char *arg)
+{
+    const size_t bytes = strcspn(arg + 1, "=");
+    const Option *o = named_option(r->command, arg + 1, bytes);
+
+    for (const Option *p = r->command->options; !o && bytes == 1 && p->name; p++)
+        if (p->what && option_is_of(p, r->command) && p->name[0] == arg[1])
+            o = p;
+    if (o)
+        return options_wrong(r, "unknown option %s; did you mean --%s?", arg, o->name);
+    return options_wrong(r, "unknown option %s%s", arg,
+                         arg[1] == 'v' ? "; did you mean --version?" : "");
+}
+
+/* `--set seq 128` */
+static OptionsFound check_field(OptionReader *r, const Option *o, int i,
+                                const char *value)
+{
+    const char *next = i + 1 < r->argc ? r->argv[i + 1] : NULL;
+
+    if (o->kind != VALUE_FIELD || strchr(value, '=') || !next || diag_is_option(next) ||
+        is_lua(next))
+        return OPTIONS_GO;
+    return options_wrong(r, "--%s %s: there is no `=`; did you mean --%s %s=%s?", o->name,
+                         value, o->name, value, next);
 }
 
 static OptionsFound check_choice(OptionReader *r, const char *place, ChoiceFn *choice,
@@ -233,14 +274,15 @@ static OptionsFound read_option(OptionReader *r, int *i, void *into)
 
                 return unknown_option(r, name, strlen(name));
             }
-        if (!o)
-            return options_wrong(r, "unknown option %s", arg);
+        if (!o || (arg[2] && named_option(r->command, arg + 1, strcspn(arg + 1, "="))))
+            return single_dash(r, arg);
         if (arg[2] == '=')
             return options_wrong(r, "-%c takes its value without a `=`: -%c %s", arg[1],
                                  arg[1], arg + 3);
         value = arg[2] ? arg + 2 : NULL;
     }
-    if (take_value(r, o, i, &value) != OPTIONS_GO)
+    if (take_value(r, o, i, &value) != OPTIONS_GO ||
+        check_field(r, o, *i, value) != OPTIONS_GO)
         return OPTIONS_WRONG;
     return store(r, o, into, value);
 }

@@ -134,6 +134,9 @@ const char *file_problem(int e)
 {
     return e == EFBIG    ? "too large"
            : e == EINVAL ? "not a regular file"
+           : e == EISDIR ? "it is a folder"
+           : e == ENOENT ? "there is no such file"
+           : e == EACCES ? "you may not read it"
            : e == ESTALE ? "it changed while it was read"
                          : strerror(e);
 }

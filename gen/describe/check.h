@@ -73,5 +73,11 @@ const char *check_example(Check *c, const Field *f, const char *path); /* "lr = 
 const char *synonym_help(Gen *g, const char *path, const char *name);
 /* The value of that field which others call so; NULL: none. */
 const char *synonym_value(Gen *g, const char *path, const char *value);
+/* The values, in quotes, that a longer name means: "A100-SXM4-80GB"; or NULL. */
+const char *synonym_alike(Gen *g, const char *value, const Words *values);
+/* "true" or "false", of 1, "True", "yes"; NULL: neither. */
+const char *synonym_bool(lua_State *L, int index);
+/* What to write for a number where a record is expected; or NULL. */
+const char *synonym_number(Gen *g, const char *path);
 
 #endif

@@ -127,6 +127,19 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Has the architecture that the description names such a dimension? */
+static bool is_of_model(Check *c, const char *key)
+{
+    const Tag *tag;
+    int top = lua_gettop(c->L);
+
+    lua_rawgeti(c->L, LUA_REGISTRYINDEX, c->ld->raw_ref);
+    lua_getfield(c->L, -1, "model");
+    tag = record_tag(c->g, -1);
+    lua_settop(c->L, top);
+    return tag && tag->tag == TAG_MODEL && fields_find(tag->arch->fields, key);
+}
+
 static void unknown_field(Check *c, const char *key, const Words *names, const char *path,
                           Site table)
 {
@@ -136,6 +149,8 @@ static void unknown_field(Check *c, const char *key, const Words *names, const c
     const Set *set = find_set(c->ld, full, true);
 
     help = synonym_help(c->g, path, key);
+    if (!help && !near && !*path && is_of_model(c, key))
+        help = gen_printf(c->g, "it is a field of the model: model.%s", key);
     help = help           ? help
            : near         ? gen_printf(c->g, "did you mean `%s`?", near)
            : names->count ? gen_printf(c->g, "its fields are %s", words_all(c->g, names))

@@ -45,6 +45,9 @@ static void wrong_type(Check *c, const Field *f, const char *path, Site site)
          (f->type == FIELD_BOOL && (!strcmp(lua_tostring(L, -1), "true") ||
                                     !strcmp(lua_tostring(L, -1), "false")))))
         help = gen_printf(c->g, "write %s, without quotes", lua_tostring(L, -1));
+    if (f->type == FIELD_BOOL && synonym_bool(L, -1))
+        help =
+            gen_printf(c->g, "write %s = %s", check_last_name(path), synonym_bool(L, -1));
     check_error(c, site.pos, help, "%s: %s is given, but %s is expected", path,
                 check_show(c->g, -1), check_type(c, f));
 }
@@ -193,11 +196,14 @@ static bool check_string(Check *c, const Field *f, const char *path, Site site)
     }
     s = lua_tolstring(L, -1, &n);
     if (f->values.count && (strlen(s) != n || !words_have(&f->values, s))) {
+        const char *alike = synonym_alike(c->g, s, &f->values);
+
         near = strlen(s) == n ? synonym_value(c->g, path, s) : NULL;
         if (strlen(s) == n && !words_have(&f->values, near ? near : ""))
             near = diag_nearest(s, f->values.items, f->values.count);
         check_error(c, site.pos,
-                    near ? gen_printf(c->g, "did you mean \"%s\"?", near)
+                    alike  ? gen_printf(c->g, "did you mean %s?", alike)
+                    : near ? gen_printf(c->g, "did you mean \"%s\"?", near)
                     : words_have(&f->kinds, s)
                         ? gen_printf(c->g, "write %s, without quotes",
                                      as_written(c, kinds_find(&c->ld->kinds, s)))
@@ -328,6 +334,8 @@ static void wrong_record(Check *c, const Field *f, const char *path, Site site)
         help = gen_printf(g, "write %s = %s%s", check_last_name(path),
                           as_written(c, kinds_find(&c->ld->kinds, near)),
                           tag ? "" : ", without quotes");
+    } else if (lua_type(c->L, -1) == LUA_TNUMBER && synonym_number(g, path)) {
+        help = synonym_number(g, path);
     } else if (f->type == FIELD_STRING || (lua_istable(c->L, -1) && !tag)) {
         help = gen_printf(g, "write %s", check_example(c, f, path));
     } else {

@@ -10,6 +10,7 @@
 #include <lauxlib.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 Loader *loader_of(Gen *g)
 {
@@ -78,10 +79,18 @@ const char *loader_global_help(Gen *g, const char *name, const char *else_help)
         if (lua_type(L, -1) == LUA_TSTRING)
             *gen_push(g, &known) = gen_strdup(g, lua_tostring(L, -1));
     lua_pop(L, 3);
+    if (embed_find(gen_printf(g, "models/arch/%s.lua", name)))
+        return gen_printf(g, "write local %s = require \"arch.%s\"", name, name);
     near = diag_nearest(name, known.items, known.count);
     if (near)
         return gen_printf(g, "did you mean `%s`?", near);
-    return else_help ? else_help : "define it, or `require` the file that does";
+    if (else_help)
+        return else_help;
+    return gen_printf(
+        g,
+        "define it, `require` the file that does, or write \"%s\" if it is a "
+        "text",
+        name);
 }
 
 /* The word between two quotes after a mark: near 'x', global 'x'. */
@@ -139,6 +148,29 @@ static const char *help_for_lua(const char **text)
     return NULL;
 }
 
+/* Where a line begins as none of Lua's does, or the line before it, that is the mistake,
+ * whatever Lua made of it. */
+static const char *help_for_line(Gen *g, Pos pos)
+{
+    const LexFile *f = pos.line ? loader_file(g->loader, pos.file) : NULL;
+    const char *help = NULL;
+
+    for (int line = pos.line - 1; f && !help && line <= pos.line; line++) {
+        const char *p = f->text, *end = f->text + f->bytes;
+        size_t n = 0;
+
+        for (int i = 1; p < end && i < line; p++)
+            i += *p == '\n';
+        while (p < end && (*p == ' ' || *p == '\t'))
+            p++;
+        while (p + n < end && p[n] >= 'a' && p[n] <= 'z')
+            n++;
+        if (p < end && line > 0 && (n || *p == '#'))
+            help = lua_line_of_others(gen_strndup(g, p, n ? n : 1));
+    }
+    return help;
+}
+
 void loader_lua_error(Gen *g, const char *what, Pos other)
 {
     char *mark;
@@ -175,6 +207,7 @@ void loader_lua_error(Gen *g, const char *what, Pos other)
             word = subject(g, text);
         pos = lex_word(f, (int)line, word);
     }
+    help = help ? help : help_for_line(g, pos);
     text = lua_plain(g, text, &help);
     help = help ? help : help_for_lua(&text);
     at = sandbox->where_line ? loader_file(g->loader, sandbox->where_source) : NULL;
@@ -392,6 +425,27 @@ static void run_text(Gen *g, const char *file, const char *text, size_t bytes)
     ld->raw_ref = luaL_ref(g->L, LUA_REGISTRYINDEX);
 }
 
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+/* What somebody meant who names a file that is no description. */
+static const char *help_for_file(Gen *g, const char *file)
+{
+    const char *lua = gen_printf(g, "%s.lua", file);
+    const char *made = gen_printf(g, "%s/description.lua", file);
+
+    if (exists(lua))
+        return gen_printf(g, "did you mean %s?", lua);
+    if (exists(gen_printf(g, "%s/config.json", file)))
+        return gen_printf(
+            g, "it is a model of Hugging Face's: fsdpgen import %s > model.lua", file);
+    if (exists(made))
+        return gen_printf(g, "it is a generated trainer, whose description is %s", made);
+    return "name a description: fsdpgen plan model.lua";
+}
+
 static void run_file(Gen *g, const char *file)
 {
     const char *text;
@@ -399,7 +453,7 @@ static void run_file(Gen *g, const char *file)
     int e = read_whole_file(file, &text, &bytes);
 
     if (e) {
-        diag_add(g, DIAG_ERROR, (Pos){.file = file}, NULL,
+        diag_add(g, DIAG_ERROR, (Pos){.file = file}, help_for_file(g, file),
                  "cannot read the description: %s",
                  e == EFBIG ? "larger than 8 MiB" : file_problem(e));
         return;

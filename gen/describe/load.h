@@ -104,6 +104,7 @@ Pos optimizer_word(const LexFile *f, const char *word);
  * it is known already. */
 const char *lua_plain(Gen *g, const char *text, const char **help);
 const char *lua_word_of_others(const char *word); /* of Python or JSON: Lua's form, or NULL */
+const char *lua_line_of_others(const char *word); /* the same of what a line begins with */
 
 /* record.c */
 void record_install(Gen *g, int env); /* constructors and arch, into the table at env */

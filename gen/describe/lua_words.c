@@ -23,6 +23,7 @@ static const struct {
     {"&", "write `and`"},
     {"|", "write `or`"},
     {":", "a field is NAME = VALUE: seq = 1024"},
+    {"*", "a power is a product: 8 * 8, or 1 << 6"},
     {"[", "a list is { 1, 2, 3 }"},
     {"{",
      "a description is Lua: return trainer { name = ..., model = llama { ... }, ... }; "
@@ -40,6 +41,16 @@ const char *lua_word_of_others(const char *word)
     for (size_t i = 0; i < sizeof of_others / sizeof *of_others; i++)
         if (!strcmp(of_others[i].word, word))
             return of_others[i].help;
+    return NULL;
+}
+
+const char *lua_line_of_others(const char *word)
+{
+    static const char *const begins[] = {"#", "import", "from", "def", "class"};
+
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (!strcmp(begins[i], word))
+            return lua_word_of_others(word);
     return NULL;
 }
 
@@ -133,10 +144,12 @@ static const char *plain_expected(Gen *g, const char *text, size_t n, const char
         return gen_printf(g, "a comma or a closing `}` is missing before %s", token);
     }
     if (opened) {
-        *help =
-            *help ? *help : gen_printf(g, "add it, or what it would close is too much");
-        return gen_printf(g, "the %s is never closed: %s is missing before %s", opened,
-                          what, token);
+        *help = *help ? *help : gen_printf(g, "add %s", what);
+        return gen_printf(g, "the %s is never closed before %s", opened, token);
+    }
+    if (!strcmp(what, "<name>")) { /* after a `:`, which calls a method */
+        *help = *help ? *help : lua_word_of_others(":");
+        return gen_printf(g, "%s cannot stand behind `:`", token);
     }
     if (!strcmp(what, "<eof>")) {
         *help =
@@ -158,7 +171,7 @@ static const char *plain_syntax(Gen *g, const char *text, const char **help)
     n = (size_t)(near - 6 - text);
     token = plain_token(g, near, &word);
     if (word && !*help)
-        *help = lua_word_of_others(strlen(word) > 1 && strchr("#!&|:[{", *word)
+        *help = lua_word_of_others(strlen(word) > 1 && strchr("#!&|:[{*", *word)
                                        ? gen_strndup(g, word, 1)
                                        : word);
     if (!strncmp(text, "unexpected symbol", 17)) {
@@ -172,6 +185,10 @@ static const char *plain_syntax(Gen *g, const char *text, const char **help)
     }
     if (!strncmp(text, "syntax error", 12))
         return gen_printf(g, "%s cannot stand here", token);
+    if (!strncmp(text, "function arguments", 18)) { /* after NAME:NAME */
+        *help = *help ? *help : lua_word_of_others(":");
+        return gen_printf(g, "%s cannot stand here", token);
+    }
     if (!strncmp(text, "unfinished string", 17)) {
         *help = "end it with the quote that it begins with, on the same line";
         return gen_printf(g, "the text %s has no closing quote", token);
@@ -180,8 +197,11 @@ static const char *plain_syntax(Gen *g, const char *text, const char **help)
         *help = "end it with ]]";
         return gen_printf(g, "%.*s has no end", (int)n - 11, text + 11);
     }
-    if (!strncmp(text, "malformed number", 16))
+    if (!strncmp(text, "malformed number", 16)) {
+        *help = *help ? *help
+                      : "write its digits: 4096, or 4 * 1024; a text stands in quotes";
         return gen_printf(g, "%s is not a number", token);
+    }
     if (!strncmp(text, "invalid escape sequence", 23)) {
         *help = "write \\\\ for a backslash";
         return gen_printf(g, "a backslash in a text begins no escape that Lua has: %s",

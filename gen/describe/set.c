@@ -220,7 +220,10 @@ static void apply_target(Gen *g, const char *name)
     diag_source(g, target_file, name, strlen(name));
     if (!words_have(&f->kinds, name)) {
         diag_add(g, DIAG_ERROR, o.pos,
-                 gen_printf(g, "use %s", words_join(g, &f->kinds, "")),
+                 gen_printf(g,
+                            "use %s; a GPU is a field of cuda: --target cuda --set "
+                            "target.gpu=h100",
+                            words_join(g, &f->kinds, "")),
                  "target: there is no target \"%s\"", name);
         return;
     }

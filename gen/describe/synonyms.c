@@ -76,6 +76,17 @@ static const Synonym of_model[] = {
     {" dropout attention_dropout resid_pdrop ", "leave it out: there is no dropout"},
 };
 
+static const Synonym of_mesh[] = {
+    {" dp fsdp dp_shard data data_parallel data_parallel_shard world_size gpus ranks ",
+     "write mesh = { shard = 8 }"},
+    {" ddp dp_replicate data_parallel_replicate replicas ",
+     "write mesh = { replicate = 2, shard = 4 }"},
+    {" tp tensor_parallel tensor_parallel_size ", "write mesh = { tensor = 2 }"},
+    {" pp pipeline_parallel pipeline_parallel_size ", "write mesh = { pipeline = 2 }"},
+    {" cp sp context_parallel sequence_parallel ", "write mesh = { context = 2 }"},
+    {" ep expert_parallel expert_parallel_size ", "write mesh = { expert = 2 }"},
+};
+
 /* Values, whatever the case of their letters. */
 static const struct {
     const char *field, *words, *value; /* words: between blanks, in lower case */
@@ -90,18 +101,23 @@ static const struct {
     {"accumulate", " no_sync nosync whole full ", "unsharded"},
 };
 
+/* With what the optimizer is called where help has an @. */
+static const char *with_optimizer(Gen *g, const char *help)
+{
+    const char *at = strchr(help, '@');
+
+    return at ? gen_printf(g, "%.*s%s%s", (int)(at - help), help,
+                           loader_default_kind(g, "optimizer"), at + 1)
+              : help;
+}
+
 static const char *find(Gen *g, const Synonym *list, size_t n, const char *name)
 {
     const char *word = gen_printf(g, " %s ", name);
 
-    for (size_t i = 0; i < n; i++) {
-        const char *help = list[i].help, *at = strchr(help, '@');
-
+    for (size_t i = 0; i < n; i++)
         if (strstr(list[i].names, word))
-            return at ? gen_printf(g, "%.*s%s%s", (int)(at - help), help,
-                                   loader_default_kind(g, "optimizer"), at + 1)
-                      : help;
-    }
+            return with_optimizer(g, list[i].help);
     return NULL;
 }
 
@@ -111,6 +127,8 @@ const char *synonym_help(Gen *g, const char *path, const char *name)
         return NULL;
     if (!*path)
         return find(g, of_trainer, sizeof of_trainer / sizeof *of_trainer, name);
+    if (!strcmp(path, "mesh"))
+        return find(g, of_mesh, sizeof of_mesh / sizeof *of_mesh, name);
     return !strcmp(path, "model")
                ? find(g, of_model, sizeof of_model / sizeof *of_model, name)
                : NULL;
@@ -142,4 +160,67 @@ const char *synonym_value(Gen *g, const char *path, const char *value)
             has_word(of_values[i].words, word))
             return of_values[i].value;
     return NULL;
+}
+
+/* Lower case, letters and digits alone. */
+static char *plain(Gen *g, const char *s, size_t n)
+{
+    char *word = gen_strndup(g, s, n), *to = word;
+
+    for (const char *p = word; *p; p++) {
+        char c = (char)(*p >= 'A' && *p <= 'Z' ? *p - 'A' + 'a' : *p);
+
+        if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))
+            *to++ = c;
+    }
+    *to = '\0';
+    return word;
+}
+
+const char *synonym_alike(Gen *g, const char *value, const Words *values)
+{
+    const char *word = plain(g, value, strlen(value));
+    Words stems = {0}, whole = {0};
+
+    for (int i = 0; i < values->count; i++) {
+        const char *name = values->items[i];
+        size_t n = strcspn(name, "-");
+
+        if (strlen(name) < 4 || !strpbrk(name, "0123456789") ||
+            !strstr(word, plain(g, name, n)))
+            continue;
+        *gen_push(g, &stems) = name;
+        if (name[n] && strstr(word, plain(g, name + n, strlen(name + n))))
+            *gen_push(g, &whole) = name;
+    }
+    return whole.count   ? words_join(g, &whole, "\"")
+           : stems.count ? words_join(g, &stems, "\"")
+                         : NULL;
+}
+
+const char *synonym_bool(lua_State *L, int index)
+{
+    static const char yes[] = " True TRUE yes on 1 ", no[] = " False FALSE no off 0 ";
+    const char *s = lua_type(L, index) == LUA_TSTRING ? lua_tostring(L, index)
+                    : lua_isinteger(L, index)         ? NULL
+                                                      : "";
+    char word[16];
+
+    if (s)
+        snprintf(word, sizeof word, " %.12s ", s);
+    else
+        snprintf(word, sizeof word, " %.9lld ", (long long)lua_tointeger(L, index));
+    return strlen(word) < 3            ? NULL
+           : strstr(yes, word) != NULL ? "true"
+           : strstr(no, word) != NULL  ? "false"
+                                       : NULL;
+}
+
+const char *synonym_number(Gen *g, const char *path)
+{
+    return strcmp(path, "lr") != 0
+               ? NULL
+               : with_optimizer(
+                     g, "the base learning rate is the optimizer's, @ { lr = 3e-4 "
+                        "}; lr is its schedule: cosine { steps = 1000 }");
 }

@@ -424,7 +424,10 @@ int files_write(Gen *g)
         f.dir = gen_strndup(g, f.dir, --n);
     f.fd = open(f.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f.fd < 0 && errno != ENOENT) {
-        folder_complain(&f, NULL, NULL, "%s", strerror(errno));
+        folder_complain(&f, NULL, "name a folder, an empty one or a new one: -o DIR",
+                        "%s",
+                        errno == ENOTDIR ? "there is a file where the folder would be"
+                                         : strerror(errno));
         code = EXIT_DIAG;
     } else if (g->opt.check_drift) {
         collect(&f);

@@ -113,7 +113,9 @@ void builder_attrs(Builder *b, const OpRule *op, int index, Attr *out)
         else if (spec->has_default)
             out[i] = spec->dflt;
         else
-            luaL_error(L, "%s: attribute %s is missing", op->name, spec->key);
+            luaL_error(
+                L, "%s: attribute %s is missing; give it %s = VALUE, which is not nil",
+                op->name, spec->key, spec->key);
         lua_pop(L, 1);
     }
 }

@@ -122,6 +122,23 @@ const char *hf_digits(Gen *g, double x)
     return gen_printf(g, "%.*se%d", (int)(e - s), s, atoi(e + 1));
 }
 
+/* What is wrong with a text that is no JSON. */
+static const char *json_problem(Gen *g, const json_error_t *error)
+{
+    const char *near = strstr(error->text, " near ");
+
+    switch (json_error_code(error)) {
+    case json_error_premature_end_of_input:
+        return "the file ends before its JSON does";
+    case json_error_duplicate_key:
+        return gen_strdup(g, error->text);
+    case json_error_invalid_utf8:
+        return "the text is not UTF-8";
+    default:
+        return near ? gen_printf(g, "this is not JSON%s", near) : "this is not JSON";
+    }
+}
+
 /* Fills root; false with a message. */
 static bool parse(Config *c)
 {
@@ -132,8 +149,9 @@ static bool parse(Config *c)
     if (!c->root) {
         const size_t at = error.position > 0 ? (size_t)error.position - 1 : 0;
 
-        diag_add(c->g, DIAG_ERROR, json_offset(c->file, c->text, c->bytes, at, 1), NULL,
-                 "%s", error.text);
+        diag_add(c->g, DIAG_ERROR, json_offset(c->file, c->text, c->bytes, at, 1),
+                 "the JSON is damaged, or cut off: take the file again", "%s",
+                 json_problem(c->g, &error));
         return false;
     }
     if (!json_is_object(c->root))
@@ -159,8 +177,9 @@ bool hf_read(Config *c, const char *path)
     e = read_whole_file(c->file, &c->text, &c->bytes);
     if (e || c->bytes > MAX_CONFIG_BYTES) {
         diag_add(c->g, DIAG_ERROR, (Pos){.file = c->file},
-                 "fsdpgen import DIR reads DIR/config.json", "%s",
-                 e ? file_problem(e) : "is larger than 1 MiB: no config.json");
+                 "fsdpgen import DIR reads DIR/config.json; of a model on the Hub: hf "
+                 "download NAME --local-dir DIR",
+                 "%s", e ? file_problem(e) : "is larger than 1 MiB: no config.json");
         return false;
     }
     if (c->bytes >= 3 && !memcmp(c->text, "\xEF\xBB\xBF", 3)) { /* byte order mark */

@@ -57,7 +57,10 @@ static bool check_input(const TokOptions *o, const char *name, char *error)
     FileMark mark;
     const int fd = file_open(name, &mark);
     char begin[64], end[4] = "";
-    const char *problem = fd < 0 ? file_problem(errno) : NULL;
+    const char *problem = fd >= 0 ? NULL
+                          : errno == ENOENT
+                              ? "there is no such file: name the texts to read"
+                              : file_problem(errno);
     ssize_t n = 0;
 
     if (!problem) {

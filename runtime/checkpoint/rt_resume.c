@@ -399,6 +399,12 @@ static bool load(Rt *rt, int64_t step)
     if (who < 0 && rt->rank == 0) {
         printf("resumed from %s: step %lld of %lld, %.2f s\n", folder, (long long)step,
                (long long)rt->state->flags.steps, rt_clock() - begin);
+        if (step >= rt->state->flags.steps) {
+            printf(
+                "nothing is to do: step %lld is done, and the run ends at step %lld; a "
+                "larger --steps goes on\n",
+                (long long)step, (long long)rt->state->flags.steps);
+        }
         rt_stdout_flush(rt);
     }
     return who < 0;

@@ -420,6 +420,12 @@ static int refuse(const char *text)
     return RT_EXIT_ERROR;
 }
 
+static void refuse_folder(const char *error)
+{
+    rt_say("trainer: error: %s%s", error,
+           strstr(error, "; name ") != NULL ? "" : "; name the folder of --checkpoint");
+}
+
 int rt_folder_steps(const char *dir, int64_t **steps, bool *is_one)
 {
     char path[RT_PATH_BYTES], error[RT_ERROR_BYTES];
@@ -433,14 +439,14 @@ int rt_folder_steps(const char *dir, int64_t **steps, bool *is_one)
     if (stat(dir, &s) == 0 && !S_ISDIR(s.st_mode)) {
         errno = ENOTDIR;
         rt_file_error(error, "open", dir);
-        refuse(error);
+        refuse_folder(error);
         return -1;
     }
     snprintf(path, sizeof path, "%s/MANIFEST", dir);
     *is_one = access(path, F_OK) == 0;
     const int n = *is_one ? 0 : rt_file_steps(dir, steps, error);
     if (n < 0)
-        refuse(error);
+        refuse_folder(error);
     return n;
 }
 

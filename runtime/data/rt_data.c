@@ -148,7 +148,11 @@ static bool no_match(const Source *s, int rc, char *error)
             "text, llmc, nanogpt and megatron",
             s->flag, s->word, (int)(colon - s->pattern), s->pattern);
     }
-    return rt_tokens_wrong(error, "--%s %s: no such file", s->flag, s->word);
+    return rt_tokens_wrong(
+        error, "--%s %s: no such file%s", s->flag, s->word,
+        strchr(s->word, '=') != NULL
+            ? "; what stands behind `=` is a weight, a number: FILE=0.5"
+            : "; give a path, or a pattern in quotes: 'data/*.bin'");
 }
 
 static bool add_named(RtTokens *d, Source *s, char *error)
@@ -293,7 +297,8 @@ static RtTokens *open_all(const RtTrainer *t, const char *flag, bool weighted,
         good = rt_tokens_wrong(
             error,
             "%s has %lld tokens%s; a sample is a sequence of %lld and the "
-            "token after it, from one file",
+            "token after it, from one file: give longer files, or a description with a "
+            "smaller seq",
             d->file[0].name, (long long)d->file[0].tokens,
             d->files > 1 ? ", and no file more" : "", (long long)d->seq);
     }
@@ -487,7 +492,9 @@ bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t 
             return rt_tokens_wrong(
                 error,
                 "%s: token %lld is %lld, but the model's vocabulary has %lld "
-                "ids, 0 to %lld",
+                "ids, 0 to %lld: tokenize with the model's own tokenizer, or generate "
+                "with "
+                "model.vocab of this one",
                 f->name, (long long)(from + i), (long long)id, (long long)d->vocab,
                 (long long)(d->vocab - 1));
         }

@@ -173,9 +173,14 @@ bool rt_mapped_open(RtMapped *m, const char *name, char *error)
     const bool clean = is_clean(fd);
     if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size == 0) {
         close(fd);
-        return rt_tokens_wrong(error, "%s: %s", name,
-                               S_ISREG(s.st_mode) ? "the file is empty"
-                                                  : "not a regular file");
+        return rt_tokens_wrong(
+            error, "%s: %s", name,
+            S_ISREG(s.st_mode)   ? "the file is empty: give one with text "
+                                   "or tokens"
+            : S_ISDIR(s.st_mode) ? "not a regular file but a folder: name "
+                                   "its files, 'FOLDER/*'"
+                                 : "not a regular file: give one with "
+                                   "text or tokens");
     }
     void *map = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);

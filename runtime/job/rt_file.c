@@ -50,7 +50,9 @@ bool rt_file_error(char *error, const char *call, const char *path)
     snprintf(error, RT_ERROR_BYTES, "%s %.600s: %s%s", call, path, strerror(reason),
              reason == ENOSPC || reason == EDQUOT ? ": the disk is full"
              : reason == EFBIG ? ": larger than `ulimit -f` or the filesystem allows"
-                               : "");
+             : reason == ENOTDIR || reason == EEXIST
+                 ? ": there is a file of that name; name a folder"
+                 : "");
     return false;
 }
 

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What this trainer is built for. */
 #if defined RT_NCCL
@@ -227,10 +228,66 @@ static const RtFlag *find(RtCommand command, const char *name, size_t bytes)
     return found;
 }
 
+/* Flags of other trainers: fields of the description here, or other flags. */
+static const struct {
+    const char *names; /* between blanks */
+    const char *is;
+} flags_of_others[] = {
+    {" lr learning-rate base-lr ", "the description's: optimizer.lr"},
+    {" weight-decay wd ", "the description's: optimizer.weight_decay"},
+    {" max-grad-norm grad-clip clip-grad clip ", "the description's: optimizer.clip"},
+    {" warmup warmup-steps lr-scheduler lr-scheduler-type scheduler ",
+     "the description's: lr = cosine { warmup = 100, steps = 1000 }"},
+    {" batch-size bs micro-batch-size per-device-train-batch-size ",
+     "the description's: micro_batch, and global_batch of a step"},
+    {" global-batch-size gradient-accumulation-steps grad-accum ",
+     "the description's: global_batch"},
+    {" seq-len seq-length sequence-length max-seq-len max-seq-length block-size ",
+     "the description's: seq"},
+    {" dtype bf16 fp16 precision mixed-precision ", "the description's: dtypes.param"},
+    {" gradient-checkpointing activation-checkpointing ", "the description's: recompute"},
+    {" optimizer optim ", "the description's: optimizer"},
+    {" device gpus num-gpus nproc nproc-per-node world-size dp tp ",
+     "the description's: mesh.shard is the number of ranks"},
+    {" epochs num-epochs num-train-epochs ", "--steps N: a run has steps, not epochs"},
+    {" max-steps train-iters num-steps iterations ", "--steps N"},
+    {" output-dir save-dir save out-dir ", "--checkpoint DIR"},
+    {" save-steps save-interval save-every ", "--checkpoint-every N"},
+    {" save-total-limit ", "--keep K"},
+    {" load resume-from resume-from-checkpoint ", "--checkpoint DIR --resume"},
+    {" model model-name-or-path pretrained ", "--init DIR, of a model's weights"},
+    {" train-data dataset data-path train-file ", "--data FILE"},
+    {" eval-data validation-file val-data ", "--eval FILE"},
+    {" eval-steps eval-interval ", "--eval-every N"},
+    {" set ", "fsdpgen's: fsdpgen MODEL.lua -o DIR --set FIELD=VALUE, then make"},
+    {" wandb report-to logging-dir ", "--log FILE"},
+    {" tokenizer tokenizer-name ", "fsdpgen's: fsdpgen tokenize TEXT -o tokens.bin"},
+};
+
+static int flag_of_others(const char *word, size_t bytes)
+{
+    char name[64];
+    if (bytes + 3 > sizeof name)
+        return -1;
+    snprintf(name, sizeof name, " %.*s ", (int)bytes, word + 2);
+    for (char *p = name; *p != '\0'; p++)
+        *p = *p == '_' ? '-' : *p;
+    for (size_t i = 0; i < sizeof flags_of_others / sizeof *flags_of_others; i++)
+        if (strstr(flags_of_others[i].names, name) != NULL)
+            return usage("no flag `%s`; here it is %s%s", word, flags_of_others[i].is,
+                         strncmp(flags_of_others[i].is, "the desc", 8) == 0
+                             ? " (fsdpgen MODEL.lua -o DIR --set FIELD=VALUE, then make)"
+                             : "");
+    return -1;
+}
+
 static int unknown_flag(RtCommand command, const char *word, size_t bytes)
 {
     const char *names[256], *like;
     int n = 0;
+    const int other = flag_of_others(word, bytes);
+    if (other >= 0)
+        return other;
     for (int i = 0; i < rt_flag_count && n < 256; i++)
         if (takes(command, &rt_flag_table[i]))
             names[n++] = rt_flag_table[i].name;
@@ -346,6 +403,14 @@ static int take_word(RtFlags *f, const char *word, bool first)
         return usage("unexpected `%s`; did you mean --resume=must?", word);
     if (command_of(word) != RT_TRAIN)
         return usage("unexpected `%s`: a command is the first word", word);
+    if (first && (strcmp(word, "train") == 0 || strcmp(word, "run") == 0))
+        return usage("no command `%s`: without a command it trains: trainer --data FILE",
+                     word);
+    if (word[0] == '-' && word[1] != '\0' &&
+        find(f->command, word + 1, strcspn(word + 1, "=")))
+        return usage("unexpected `%s`; did you mean -%s?", word, word);
+    if (access(word, R_OK) == 0 && f->command == RT_TRAIN)
+        return usage("unexpected `%s`; did you mean --data %s?", word, word);
     for (int c = RT_TRAIN + 1; c < RT_COMMANDS; c++)
         names[c - 1] = rt_command_table[c].name;
     like = first ? rt_near(word, strlen(word), names, RT_COMMANDS - 1) : NULL;

@@ -123,7 +123,12 @@ static bool check_folder(const Named *n, char *error)
         strcpy(folder, ".");
     else
         slash[slash == folder] = '\0';
-    return access(folder, W_OK | X_OK) == 0 || wrong(n, strerror(errno), error);
+    if (access(folder, W_OK | X_OK) == 0)
+        return true;
+    return wrong(n,
+                 errno == ENOENT ? "No such file or directory: make its folder first"
+                                 : strerror(errno),
+                 error);
 }
 
 static bool check_one(const RtFlags *f, const Named *n, char *error)

@@ -121,7 +121,7 @@ check "a foreign file under a generated name" \
 check "a command spelt wrong" grep -qx 'fsdpgen: unknown command chek; did you mean check; without a command a description is generated' log
 : >file
 "$FSDPGEN" base.lua -o file >log 2>&1
-check "the folder is a file" grep -q 'file: error: Not a directory' log
+check "the folder is a file" grep -q 'file: error: there is a file where the folder would be' log
 "$FSDPGEN" base.lua -o file/d >log 2>&1
 check "the folder lies below a file" grep -q 'error' log
 leaves_none() { # NAME CODE DIR

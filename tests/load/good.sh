@@ -136,8 +136,8 @@ sed -i 's/fail("vocab".*good")/while true do end/' sub/arch/mine.lua
 says "an architecture's endless check" "million instructions" check sub/module.lua
 
 # Files that are no description.
-says "no such file" "No such file" check nothing.lua
-says "a folder" "Is a directory" check sub
+says "no such file" "there is no such file" check nothing.lua
+says "a folder" "it is a folder" check sub
 mkfifo fifo
 says "a FIFO" "not a regular file" check fifo
 says "a device" "not a regular file" check /dev/zero

@@ -71,8 +71,8 @@ unknown_parts() {
         --tokenizer "$WORK/changed.json" "$data/english.txt"
     perl -e 'print "[" x 100000' >"$WORK/changed.json"
     refused "deep JSON" 1 "maximum parsing depth reached" --tokenizer "$WORK/changed.json" "$data/english.txt"
-    refused "no tokenizer" 1 "No such file or directory" --tokenizer "$WORK/nothing.json" "$data/english.txt"
-    refused "a folder without one" 1 "$WORK/tokenizer.json: error: No such" --tokenizer "$WORK" "$data/english.txt"
+    refused "no tokenizer" 1 "there is no such file" --tokenizer "$WORK/nothing.json" "$data/english.txt"
+    refused "a folder without one" 1 "$WORK/tokenizer.json: error: there is no such" --tokenizer "$WORK" "$data/english.txt"
     # what costs: a piece of a megabyte, a hundred thousand merges of one letter
     perl -e 'print "a" x 1000000' >"$out/letter.txt"
     check "a piece of a megabyte" tok --tokenizer "$data/llama3.json" -o "$out/letter.bin" "$out/letter.txt"
