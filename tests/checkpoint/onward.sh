@@ -184,7 +184,8 @@ best_kills() {
         random 600
         calls=$((60 + random_value))
         n=$((1 + i % 2))
-        IO_DIR=$bck IO_AT=$calls IO_ACT=kill LD_PRELOAD=$io bests fast$n 40 --patience 3 --keep 2 --keep-best --resume
+        IO_DIR=$bck IO_AT=$calls IO_ACT=kill LD_PRELOAD=$io bests fast$n 40 --patience 3 --keep 2 --keep-best --resume \
+            --checkpoint-every 1
         code=$?
         [ $code != 0 ] || break
     done
@@ -205,7 +206,7 @@ bested() {
     best || return
     best_state=
     rm -rf "$bck"
-    bests fast1 40 --patience 3 --keep 2 --keep-best
+    bests fast1 40 --patience 3 --keep 2 --keep-best # saves the best steps and the last
     best_state=$(sed -n '/best_/p' "$bck/$(ls "$bck" | grep '^step' | tail -n 1)/train_state.json")
     check 'best: every new best is saved' test -n "$best_state" -a -d \
         "$bck/step-$(printf %08d "$(sed -n 's/.*best_step": \([0-9]*\).*/\1/p' <<<"$best_state")")"
