@@ -45,7 +45,7 @@ for arg in "$@"; do
         suites+=("$arg") ;;
     esac
 done
-deps_install build run test
+deps_install build run test $([ $FULL = 0 ] || echo full)
 [ $deps_only = 1 ] && exit 0
 
 # A new sample at each commit, the same one when a commit is tested again.

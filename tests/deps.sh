@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by demo.sh and test.sh: what must be on the machine, why, and how it gets there.
-# deps_install KIND... installs what is missing of those kinds (build, run, test). On a machine
+# deps_install KIND... installs what is missing of those kinds (build, run, test, full). On a machine
 # without apt it prints what is needed and stops with exit code 4.
 
 # kind|Debian package|why|a command that succeeds where it is present
@@ -27,6 +27,7 @@ test|libomp-dev|LLVM's OpenMP, with Archer|deps_archive 'libarcher*'
 test|procps|finds ranks that were left behind|command -v pgrep
 test|diffutils|compares folders|command -v cmp
 test|git|names the commit in reports|command -v git
+full|mkdocs|the pages as HTML|command -v mkdocs
 test|ccache|compiles what many trainers share once|command -v ccache
 TABLE
 }

@@ -9,10 +9,10 @@ if ! command -v mkdocs >/dev/null 2>&1; then
     return 0
 fi
 site=$WORK/site
-mkdir -p "$site/pages/tests/bench"
-cp -r README.md docs "$site/pages"
-cp tests/README.md "$site/pages/tests"
-cp tests/bench/RESULTS.md "$site/pages/tests/bench"
+mkdir -p "$site/pages"
+cp --parents README.md docs/*.md docs/*.svg "$site/pages"
+awk -f "$here/links.awk" "${pages[@]}" "${pages[@]}" | awk '$1 == "exists" { print $2 }' | sort -u |
+    while read -r file; do [ ! -f "$file" ] || cp --parents "$file" "$site/pages"; done
 cat >"$site/mkdocs.yml" <<'YAML'
 site_name: fsdpgen
 docs_dir: pages

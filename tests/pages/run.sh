@@ -75,7 +75,7 @@ contained() { # BLOCK FILE: its lines stand there one after the other, whatever 
 part extract extract
 part links links
 part quotes:extract quotes
-part commands:extract,tutorial . "$here/commands.sh"
+part commands:extract . "$here/commands.sh"
 part reference . "$here/reference.sh"
 part figures . "$here/drawn.sh"
 part tutorial:extract . "$here/tutorial.sh"
