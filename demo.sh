@@ -78,9 +78,9 @@ status=$?
 [ $status -eq 0 ] || die "the trainer ended with status $status" $status
 
 # One number of one line of the log; of the plan.
-logged() { sed -n "$1s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p" build/demo.jsonl; }
+logged() { grep '^{"step"' build/demo.jsonl | sed -n "$1s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p"; }
 planned() { sed -n "s/.*\"$1\": *\([0-9]*\).*/\1/p" build/demo/plan.json; }
-last=$(wc -l <build/demo.jsonl)
+last=$(grep -c '^{"step"' build/demo.jsonl)
 echo
 at=$((last < 30 ? last : 30))
 printf 'Loss:    %.3f at step 1, %.3f at step %d, %.3f at step %d\n' "$(logged 1 loss)" \

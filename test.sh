@@ -142,7 +142,7 @@ build() {
 
 echo "fsdpgen tests: commit $commit, seed $SEED, ISA=$ISA, $(nproc) cores"
 [ "$FULL" = 0 ] || read_results "${suites[@]}"
-build default
+build test
 if [ ${#suites[@]} -gt 0 ]; then
     for suite in "${suites[@]}"; do
         if [ "$suite" = ctest ]; then
@@ -190,7 +190,7 @@ elsewhere() {
         for suite in ctest e2e matrix pytorch runtime threads checkpoint cudasim fuzz; do
             [ ${#suites[@]} -eq 0 ] || [[ " ${suites[*]} " = *" $suite "* ]] || continue
             ! is_counted "$suite $isa" || continue
-            [ $builds = 0 ] || build default
+            [ $builds = 0 ] || build test
             builds=0
             if [ $suite = ctest ]; then
                 FULL=0 run "ctest $isa" run_ctest build/default \
@@ -201,7 +201,7 @@ elsewhere() {
         done
         run_all_end
     done
-    build default # and all is as it was
+    build test # and all is as it was
 }
 [ "$FULL" = 0 ] || [ "$ISA" != native ] || elsewhere
 command -v nvcc >/dev/null 2>&1 || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ] ||

@@ -180,6 +180,8 @@ typedef struct RtTrainer {
     const char *name;
     const char *generator;           /* "fsdpgen 0.1.0" */
     uint64_t numerics_hash;
+    uint64_t identity;               /* of the description and the files of its plan */
+    const char *mesh;                /* the degree of each axis, a JSON object */
     int world_size;
     RtGroup all;                     /* the ranks */
     RtGroup replicate;               /* ranks of different copies in the mesh: for counters */
@@ -206,6 +208,7 @@ typedef struct RtTrainer {
     RtSchedule schedule;
     RtLossScale loss_scale;
     double flops_per_token;          /* 6 P_matmul + 6 layers dim_attention seq */
+    double peak_tflops;              /* that a rank's device can do; 0: unknown */
     double planned_step_seconds;     /* 0: unknown; deadlines derive from it */
     int64_t params_elems;
     int64_t symmetric_bytes, local_bytes;   /* the planned arena, exactly */

@@ -24,6 +24,11 @@ typedef struct RtFlags {
     int64_t steps; /* stop here */
     int64_t seed;
     bool seed_given;
+    int argc; /* as it was given */
+    char **argv;
+    int color;         /* RtColor */
+    bool verbose;      /* hashes, memory, digests, products */
+    int64_t log_every; /* steps; 0: as suits where stdout goes */
     const char *log;   /* JSON lines */
     const char *stats; /* counters of every rank, one JSON object */
     const char *debug_gradients;

@@ -33,6 +33,7 @@ static void one_step(Rt *rt)
     if (st->step == st->first_step && st->flags.debug_gradients != NULL)
         rt_debug_gradients(rt, st->flags.debug_gradients);
     rt_log_step(rt, seconds);
+    rt_screen_step(rt, seconds);
     rt_best_step(rt);
     rt_update_gate(rt);
     rt_scale_step(rt);
@@ -114,9 +115,11 @@ static void prepare(Rt *rt, int fd)
     rt->trainer->setup(rt);
     if (st->flags.command == RT_TRAIN) {
         rt_enter(rt, RT_AT_LOG);
+        rt_screen_start(rt);
         rt_log_start(rt);
+    } else {
+        rt_eval_print(rt);
     }
-    rt_eval_print(rt);
 }
 
 /* Was it stopped before its last step, with a checkpoint to go on from? */
@@ -127,7 +130,7 @@ static bool train(Rt *rt)
     bool stopped = rt_checkpoint_asked(rt);
     if (st->step >= f->steps && st->held_out != NULL) {
         rt_evaluate(rt);
-        rt_log_eval(rt);
+        rt_screen_eval(rt);
     }
     for (; st->step < f->steps && !stopped; st->step++) {
         one_step(rt);
@@ -177,6 +180,7 @@ static bool work(Rt *rt)
     if (command == RT_TRAIN) {
         rt_log_end(rt);
         rt_digest_close(rt);
+        rt_screen_end(rt, stopped);
     }
     conclude(rt, stopped);
     return stopped;
@@ -220,7 +224,7 @@ static int print_hashes(const RtTrainer *t)
 {
     printf("numerics %016llx\n", (unsigned long long)t->numerics_hash);
 #ifdef RT_CUDA
-    printf("platform: its hash names the GPU, so a run prints it at its start\n");
+    printf("platform: its hash names the GPU, so a run prints it with --verbose\n");
 #else
     char text[1024];
     const uint64_t platform = rt_platform_hash(t, text, sizeof text);
@@ -328,10 +332,13 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
 {
     RtFlags flags;
     hold_standard_streams();
+    rt_say_begin(NULL, rt_colors(RT_COLOR_AUTO, STDERR_FILENO));
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
     int rc = rt_flags_parse(&flags, trainer, argc, argv);
-    if (rc < 0)
+    if (rc < 0) {
+        rt_say_begin(NULL, rt_colors(flags.color, STDERR_FILENO));
         rc = without_ranks(trainer, &flags);
+    }
     if (rc >= 0)
         return rc;
     if (flags.command == RT_TRAIN && flags.checkpoint != NULL && !flags.dry_run)

@@ -39,6 +39,7 @@ enum {
 /* Streams of collectives; RT_GATHER and RT_REDUCE are rt.h's. RT_CONTROL: small
  * exchanges of the step; RT_MAIL: of saves. */
 enum { RT_CONTROL = 2, RT_MAIL = 3, RT_STREAMS = 4, RT_SUM_WORDS = 256 };
+enum { RT_MAX_SAID = 128 };
 
 /* Where a rank is outside the step's own places. */
 enum {
@@ -73,6 +74,28 @@ typedef struct RtRankShared {
     uint64_t numerics_hash, platform_hash;
 } RtRankShared;
 
+/* What the line about the run says, after a step or before the first. */
+typedef struct RtLine {
+    int64_t step, steps; /* of so many */
+    double loss, eval_loss, grad_norm, lr;
+    bool has_loss, evaluated, has_eval; /* without a target there is no loss */
+    double tokens_per_second, mfu;      /* 0: unknown */
+    double left_seconds;                /* 0: unknown */
+    int64_t memory_bytes;               /* high-water mark of rank 0 */
+    int64_t told_ns;                    /* clock when it was so */
+} RtLine;
+
+/* The last line of a terminal: rank 0 says what is to be there, the process that watches
+ * it draws it (rt_live.c), and whoever writes a line of his own erases it before. */
+typedef struct RtLive {
+    _Atomic int on;     /* stdout is a terminal that has such a line */
+    _Atomic int busy;   /* somebody holds `line`, or writes to the terminal */
+    _Atomic int erased; /* since it was drawn */
+    RtLine line;
+    /* hashes of warnings that a rank has said: others need not */
+    _Atomic uint64_t said[RT_MAX_SAID];
+} RtLive;
+
 typedef struct RtShared {
     _Alignas(128) _Atomic uint32_t bell; /* rung at every publication: a futex */
     _Atomic uint32_t sleepers;           /* ranks that listen */
@@ -81,6 +104,7 @@ typedef struct RtShared {
     _Atomic int signal;                  /* the job was asked to end */
     _Atomic int again;                   /* it did, with a checkpoint to go on from */
     RtRankShared rank[RT_MAX_RANKS];
+    RtLive live;
     uint64_t mail[RT_MAX_RANKS][RT_SUM_WORDS];
     bool elsewhere[RT_MAX_RANKS]; /* CUDA: ranks of other machines (rt_machines.c) */
 } RtShared;
@@ -162,6 +186,7 @@ typedef struct RtState {
     int64_t tokens_done, gathered_bytes, reduced_bytes, replicate_bytes, node_bytes,
         matrix_bytes;
     double wait_seconds;
+    int64_t peak_bytes; /* the most memory that a rank had, known at the end */
     FILE *log;
     char lost[RT_ERROR_BYTES]; /* what the run fails with in its end; empty: nothing */
     double started_seconds;

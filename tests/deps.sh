@@ -26,6 +26,7 @@ test|libclang-rt-dev|its runtime|deps_archive 'libclang_rt.tsan*'
 test|libomp-dev|LLVM's OpenMP, with Archer|deps_archive 'libarcher*'
 test|procps|finds ranks that were left behind|command -v pgrep
 test|diffutils|compares folders|command -v cmp
+test|tmux|a terminal whose text is looked at|command -v tmux
 test|git|names the commit in reports|command -v git
 full|mkdocs|the pages as HTML|command -v mkdocs
 test|ccache|compiles what many trainers share once|command -v ccache

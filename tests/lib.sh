@@ -27,6 +27,10 @@ SEED=${SEED:-1}
 . "$ROOT/tests/isa.sh"
 isa_use "${ISA:-native}"
 export LC_ALL=C
+if grep -qs '^FSDPGEN_TESTS:BOOL=OFF' "$BUILD/CMakeCache.txt"; then
+    echo "$0: $BUILD has no C tests, or old ones: cmake --preset test && cmake --build" \
+        "--preset test" >&2
+fi
 passed=0
 failed=0
 

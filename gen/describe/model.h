@@ -117,6 +117,7 @@ typedef struct Model {
     bool jit;                           /* when the trainer starts, for the device it finds */
     const KernelLibrary *kernel_library; /* whose kernels some ops are to run; or NULL */
     Rates rates;                        /* to be had */
+    double peak_tflops;                 /* that a rank's device can do; 0: unknown */
     int64_t library_bytes;              /* of a rank, outside of the arena: code, libraries */
     int64_t budget_bytes;               /* of a rank; 0: none known */
     /* Lua side: registry references, valid for the whole run */

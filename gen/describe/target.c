@@ -114,6 +114,8 @@ static void fill_cuda(Check *c, Model *m)
     m->kernel_library =
         !strcmp(value_str(c, "target.attention"), "cudnn") ? &cudnn : NULL;
     m->library_bytes = size_parse(value_str(c, "target.reserve"));
+    if (m->param_dtype == DT_BF16 || m->param_dtype == DT_F16)
+        m->peak_tflops = value_num(c, "target.rates.peak");
     m->rates.flops_per_us = (int64_t)(value_num(c, "target.rates.tflops") * 1e6);
     m->rates.memory_per_us = (int64_t)(value_num(c, "target.rates.memory") * 1e3);
     m->rates.link_per_us = (int64_t)(value_num(c, "target.rates.link") * 1e3);

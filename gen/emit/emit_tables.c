@@ -95,6 +95,18 @@ static void push_hops(Emit *e)
     lua_setfield(e->L, -2, "hops");
 }
 
+/* A JSON object of the axes' degrees. */
+static const char *mesh_json(Emit *e)
+{
+    const Mesh *mesh = &e->g->model.mesh;
+    const char *json = "{";
+
+    for (int a = 0; a < N_AXES; a++)
+        json = gen_printf(e->g, "%s%s\"%s\": %" PRId64, json, a > 0 ? ", " : "",
+                          mesh->axis[a].name, mesh->axis[a].degree);
+    return gen_printf(e->g, "%s}", json);
+}
+
 static void push_mesh(Emit *e)
 {
     const Model *m = &e->g->model;
@@ -102,6 +114,7 @@ static void push_mesh(Emit *e)
     lua_State *L = e->L;
 
     emit_int(L, "world_size", m->mesh.world_size);
+    emit_str(L, "mesh", mesh_json(e));
     emit_int(L, "shard", m->mesh.axis[AXIS_SHARD].degree);
     set_group(e, "replicate", m->mesh.axis[AXIS_REPLICATE].bits);
     set_group(e, "data", m->mesh.data);
@@ -211,6 +224,7 @@ static void push_figures(Emit *e)
     emit_int(L, "n_files", e->g->model.n_files);
     emit_num(L, "flops_per_token", plan_flops_per_token(e->g));
     emit_num(L, "planned_step_seconds", p->step_seconds);
+    emit_num(L, "peak_tflops", e->g->model.peak_tflops);
     emit_int(L, "params_elems", plan_params(e->g));
     emit_int(L, "symmetric_bytes", p->space_bytes[SPACE_SYMMETRIC]);
     emit_int(L, "local_bytes", p->space_bytes[SPACE_LOCAL]);

@@ -69,16 +69,17 @@ end
 
 -- GPUs by name: what to compile for, the bytes a program finds free on an idle one (less than
 -- what is printed on the box), and rates to be had: TFLOP/s of bf16 products, GB/s from
--- memory, GB/s from the other GPUs of a machine. Rates are for schedules, not promises.
+-- memory, GB/s from the other GPUs of a machine. Rates are for schedules, not promises. Last the
+-- dense TFLOP/s of bf16 that the vendor states, which an MFU is a share of.
 local gpus = {
-    { "a100-40gb", arch = "sm_80", memory = "39.4GiB", rates = { 240, 1300, 230 } },
-    { "a100-80gb", arch = "sm_80", memory = "79.1GiB", rates = { 240, 1700, 230 } },
-    { "l40s", arch = "sm_89", memory = "44.4GiB", rates = { 200, 730, 20 } },
-    { "rtx4090", arch = "sm_89", memory = "23.5GiB", rates = { 150, 850, 20 } },
-    { "h100", arch = "sm_90a", memory = "79.1GiB", rates = { 720, 2800, 360 } },
-    { "h200", arch = "sm_90a", memory = "139.8GiB", rates = { 740, 4200, 360 } },
-    { "b200", arch = "sm_100a", memory = "178.3GiB", rates = { 1600, 6800, 700 } },
-    { "rtx5090", arch = "sm_120a", memory = "31.3GiB", rates = { 190, 1500, 40 } },
+    { "a100-40gb", arch = "sm_80", memory = "39.4GiB", rates = { 240, 1300, 230, 312 } },
+    { "a100-80gb", arch = "sm_80", memory = "79.1GiB", rates = { 240, 1700, 230, 312 } },
+    { "l40s", arch = "sm_89", memory = "44.4GiB", rates = { 200, 730, 20, 362 } },
+    { "rtx4090", arch = "sm_89", memory = "23.5GiB", rates = { 150, 850, 20, 165.2 } },
+    { "h100", arch = "sm_90a", memory = "79.1GiB", rates = { 720, 2800, 360, 989.4 } },
+    { "h200", arch = "sm_90a", memory = "139.8GiB", rates = { 740, 4200, 360, 989.4 } },
+    { "b200", arch = "sm_100a", memory = "178.3GiB", rates = { 1600, 6800, 700, 2250 } },
+    { "rtx5090", arch = "sm_120a", memory = "31.3GiB", rates = { 190, 1500, 40, 209.5 } },
 }
 
 local function gpu_names()
@@ -385,7 +386,7 @@ local constructors = {
         { "rates", "table",
           default = function(t)
               local r = gpu_of(t).rates
-              return { tflops = r[1], memory = r[2], link = r[3] }
+              return { tflops = r[1], memory = r[2], link = r[3], peak = r[4] }
           end,
           default_text = "the gpu's",
           doc = "to predict the time of a step by",
@@ -396,6 +397,9 @@ local constructors = {
                 doc = "GB/s from memory" },
               { "link", "number", min = 1, max = 1e6, default = 360,
                 doc = "GB/s that a rank receives from others" },
+              { "peak", "number", min = 0, max = 1e6, default = 0,
+                doc = "TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: "
+                    .. "it prints none" },
           } },
         { "attention", "string", values = { "generated", "cudnn" }, default = "generated",
           doc = "by generated kernels, or by cuDNN's: bf16 or f16 on sm_90 and sm_90a, without "

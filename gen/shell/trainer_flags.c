@@ -13,6 +13,13 @@ static const char *must_name(int i)
     return i == 0 ? "must" : NULL;
 }
 
+static const char *when_name(int i)
+{
+    static const char *const words[] = {"auto", "always", "never"};
+
+    return i < 3 ? words[i] : NULL;
+}
+
 static OptionValue kind_of(RtFlagKind kind)
 {
     switch (kind) {
@@ -29,6 +36,8 @@ static OptionValue kind_of(RtFlagKind kind)
         return VALUE_DIR;
     case RT_FLAG_MUST:
         return VALUE_WORD;
+    case RT_FLAG_WHEN:
+        return VALUE_CHOICE;
     case RT_FLAG_TIME:
     case RT_FLAG_TEXT:
     case RT_FLAG_NAME:
@@ -49,7 +58,9 @@ static Option option_of(const RtFlag *flag)
                                                           : STORE_TEXT,
                     .kind = kind_of(flag->kind),
                     .commands = flag->commands,
-                    .choice = flag->kind == RT_FLAG_MUST ? must_name : NULL};
+                    .choice = flag->kind == RT_FLAG_MUST   ? must_name
+                              : flag->kind == RT_FLAG_WHEN ? when_name
+                                                           : NULL};
 }
 
 CommandLine shell_trainer(Gen *g)

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x896925c95a5b74f4
+#if TRAINER_IDENTITY != 0x4a28b4c7dfef0716
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

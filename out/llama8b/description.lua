@@ -107,6 +107,7 @@ return trainer {
         rates = {
             link = 360.0,
             memory = 2800.0,
+            peak = 989.39999999999998,
             tflops = 720.0,
         },
         reserve = "4GiB",

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x02f5f48614c393ae
+#if TRAINER_IDENTITY != 0xcd09882a22e26970
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x02f5f48614c393ae
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xcd09882a22e26970
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -27,6 +27,8 @@ static const RtTrainer trainer = {
     .name = "llama8b",
     .generator = "fsdpgen 0.1.0",
     .numerics_hash = UINT64_C(0xc091c35b8116c72c),
+    .identity = UINT64_C(0xcd09882a22e26970),
+    .mesh = "{\"pipeline\": 1, \"replicate\": 1, \"shard\": 8, \"context\": 1, \"tensor\": 1}",
     .build_flags = TRAINER_BUILD_FLAGS,
     .arithmetic = TRAINER_ARITHMETIC,
 
@@ -67,6 +69,7 @@ static const RtTrainer trainer = {
         .min_ratio = 0.1,
     },
     .flops_per_token = 51470401536.0,
+    .peak_tflops = 989.4,
     .planned_step_seconds = 4.915814230486,
     .params_elems = INT64_C(8030261248),
 

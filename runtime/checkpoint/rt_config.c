@@ -147,11 +147,10 @@ static void read_carried(RtJson j, const char *folder, Carried *v)
             v->ids[i].n = 0;
             if (!is_null(value) && !read_ids(value, &v->ids[i])) {
                 v->ids[i].n = 0;
-                fprintf(
-                    stderr,
-                    "trainer: warning: config.json of %s: %s is ignored: it is not an id "
-                    "(an integer from 0 to 2^31 - 1) and no list of 1 to %d of them\n",
-                    folder, key, (int)MOST_IDS);
+                rt_say("trainer: warning: config.json of %s: %s is ignored: it is not an "
+                       "id (an integer from 0 to 2^31 - 1) and no list of 1 to %d of "
+                       "them",
+                       folder, key, (int)MOST_IDS);
             }
         }
     }
@@ -392,9 +391,8 @@ static void compare_theirs(void *ctx, const char *key, RtJson value)
     c->told = true;
     show(value, theirs);
     show(c->ours, ours);
-    fprintf(stderr,
-            "trainer: warning: %s: config.json of %s says %s %s, this model's is %s\n",
-            c->flag, c->folder, key, theirs, ours);
+    rt_say("trainer: warning: %s: config.json of %s says %s %s, this model's is %s",
+           c->flag, c->folder, key, theirs, ours);
 }
 
 static void compare_ours(void *ctx, const char *key, RtJson value)

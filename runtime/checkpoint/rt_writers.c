@@ -82,10 +82,9 @@ static bool judge(Rt *rt, bool same)
                 c->error);
     }
     if (who == rt->rank) {
-        fprintf(
-            stderr,
+        rt_say(
             "trainer: warning: [rank %d] whether a checkpoint can be written in %s, by "
-            "several ranks into one file, could not be tried: %s\n",
+            "several ranks into one file, could not be tried: %s",
             who, c->dir, c->error);
     }
     c->error[0] = '\0';
@@ -93,11 +92,9 @@ static bool judge(Rt *rt, bool same)
     rt_save_sum(rt, &losers, 1);
     const bool lost = who < 0 && losers > 0;
     if (lost && rt->rank == 0) {
-        fprintf(
-            stderr,
-            "trainer: warning: in %s bytes are lost when several ranks write into one "
-            "file: each file of a checkpoint is written by one rank (--one-writer)\n",
-            c->dir);
+        rt_say("trainer: warning: in %s bytes are lost when several ranks write into one "
+               "file: each file of a checkpoint is written by one rank (--one-writer)",
+               c->dir);
     }
     return lost;
 }

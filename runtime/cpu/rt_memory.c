@@ -43,10 +43,9 @@ void rt_memory_warn(const RtTrainer *t)
     const int64_t need = t->world_size * (t->symmetric_bytes + t->local_bytes);
     const int64_t free_bytes = rt_host_free_bytes();
     if (need > free_bytes) {
-        fprintf(
-            stderr,
+        rt_say(
             "trainer: warning: the arenas of %d rank%s take %.2f MiB, but only %.2f MiB "
-            "of memory are available\n",
+            "of memory are available",
             t->world_size, t->world_size == 1 ? "" : "s", mib(need), mib(free_bytes));
     }
 }

@@ -193,10 +193,9 @@ void rt_arena_pin(const Rt *rt, void *at, int64_t bytes)
     const cudaError_t e = cudaHostRegister(at, (size_t)bytes, cudaHostRegisterDefault);
     if (e != cudaSuccess) {
         cudaGetLastError(); /* told here, and no failure of the next call */
-        fprintf(stderr,
-                "trainer: warning: [rank %d] %.2f MiB of memory for saves cannot be "
-                "pinned (%s): the copies for them take longer\n",
-                rt->rank, (double)bytes / 1048576.0, cudaGetErrorString(e));
+        rt_say("trainer: warning: [rank %d] %.2f MiB of memory for saves cannot be "
+               "pinned (%s): the copies for them take longer",
+               rt->rank, (double)bytes / 1048576.0, cudaGetErrorString(e));
     }
 }
 

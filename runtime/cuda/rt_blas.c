@@ -270,7 +270,7 @@ static void choose(const RtMatmul *p, RtProduct *q)
         rt_product_propose(p, q, &first, 1);
         q->algorithm = first.algo;
     }
-    if (this_rank->rank == 0 && !this_rank->state->flags.quiet) {
+    if (this_rank->rank == 0 && this_rank->state->flags.verbose) {
         fprintf(rt_words(this_rank), "product %s %lld x %lld x %lld: %s, %s\n",
                 op_names[p->op], (long long)p->m, (long long)p->n, (long long)p->k,
                 rt_algorithm_name(&q->algorithm, name, sizeof name),

@@ -60,7 +60,7 @@ __attribute__((format(printf, 1, 2))) static void report(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "trainer: warning: %s\n", text);
+    rt_say("trainer: warning: %s", text);
 }
 
 /* Reported once: the next start will compile again. */

@@ -204,10 +204,9 @@ void rt_wisdom_open(Rt *rt)
         snprintf(wisdom.name, sizeof wisdom.name, "tuned %016" PRIx64, hash_choices());
     } else if (rt->rank == 0) {
         key_of(rt, key);
-        fprintf(stderr,
-                "trainer: warning: %s was made for %s, this is %s: the library's first "
-                "algorithms are taken; --tune-kernels adds what is missing\n",
-                wisdom.path, other, key);
+        rt_say("trainer: warning: %s was made for %s, this is %s: the library's first "
+               "algorithms are taken; --tune-kernels adds what is missing",
+               wisdom.path, other, key);
     }
     free(text);
 }

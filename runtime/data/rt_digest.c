@@ -488,7 +488,7 @@ void rt_digest_step(Rt *rt)
     d->pending = false;
     end_thread(d);
     conclude(d, rt_sum_words);
-    if (rt->rank == 0) {
+    if (rt->rank == 0 && rt->state->flags.verbose) {
         printf("all data are hashed, after %.0f s:\n", rt_clock() - d->began_seconds);
         rt_digest_print(rt, stdout);
     }

@@ -124,10 +124,9 @@ static char *load(const Cache *c, int64_t *bytes)
     if (fd < 0)
         return NULL;
     if (!is_own(fd, &s)) {
-        fprintf(
-            stderr,
+        rt_say(
             "trainer: warning: %s belongs to another user, or others may write it, or it "
-            "has a second name, so it is not read: the data are hashed again\n",
+            "has a second name, so it is not read: the data are hashed again",
             c->path);
     } else if (s.st_size > 0 && s.st_size <= MOST_BYTES) {
         text = malloc((size_t)s.st_size);
@@ -212,10 +211,9 @@ void rt_known_find(RtKnown *files, int n)
         qsort(sorted, (size_t)n, sizeof *sorted, by_words);
         const int bad = sift(text, &bytes, sorted, n);
         if (bad > 0) {
-            fprintf(
-                stderr,
+            rt_say(
                 "trainer: warning: %s: %d damaged line%s removed; the files are hashed "
-                "again\n",
+                "again",
                 c.path, bad, bad == 1 ? "" : "s");
             write_anew(&c, text, bytes);
         }

@@ -160,6 +160,18 @@ static int set_time(RtFlags *f, const RtFlag *flag, const char *value)
     return -1;
 }
 
+static int set_when(RtFlags *f, const RtFlag *flag, const char *value)
+{
+    static const char *const words[] = {"auto", "always", "never"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(value, words[i]) == 0) {
+            *(int *)(void *)((char *)f + flag->at) = i;
+            return -1;
+        }
+    }
+    return usage("--%s is auto, always or never, not `%s`", flag->name, value);
+}
+
 static int set_must(RtFlags *f, const RtFlag *flag, const char *value)
 {
     bool *fields = (bool *)((char *)f + flag->at);
@@ -197,6 +209,8 @@ static int set(RtFlags *f, const RtFlag *flag, const char *value)
                    : usage("--%s needs a value: %s", flag->name, flag->value);
     case RT_FLAG_TIME:
         return set_time(f, flag, value);
+    case RT_FLAG_WHEN:
+        return set_when(f, flag, value);
     case RT_FLAG_MUST:
         return set_must(f, flag, value);
     case RT_FLAG_DATA:
@@ -463,6 +477,8 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
                    .temperature = 1,
                    .top_p = 1,
                    .started_ns = rt_clock_ns(),
+                   .argc = argc,
+                   .argv = argv,
                    .guard = guard != NULL && strcmp(guard, "1") == 0};
     for (int i = f->command == RT_TRAIN ? 1 : 2; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {

@@ -23,6 +23,7 @@ typedef enum {
     RT_FLAG_DIR,
     RT_FLAG_DATA, /* a pattern of files, added to RtFlags.data */
     RT_FLAG_EVAL, /* the same, to RtFlags.eval */
+    RT_FLAG_WHEN, /* int: auto, always or never, an RtColor */
     RT_FLAG_MUST  /* two bools, the second for =must */
 } RtFlagKind;
 

@@ -9,8 +9,40 @@
 /* ---- rt_say.c: lines for a person ------------------------------------------------ */
 
 /* A line on stderr, bytes that a terminal might obey as \xNN; a terminal that takes none
- * for a second does without. */
+ * for a second does without. "trainer: warning: ..." and notes are said once. */
 void rt_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Of the processes of a job, before ranks are started; shared: what they have in common,
+ * or NULL. color: words on stderr have colors. */
+void rt_say_begin(RtLive *shared, bool color);
+/* Bytes of the character that the text begins with, if a terminal shows it, else 0. */
+size_t rt_say_shown(const char *text);
+/* What is written to the terminal fd before anything else, so that the line which is
+ * redrawn there makes place; "": nothing. */
+const char *rt_say_erases(int fd);
+
+/* ---- rt_live.c: the terminal's last line ----------------------------------------- */
+
+typedef enum { RT_COLOR_AUTO, RT_COLOR_ALWAYS, RT_COLOR_NEVER } RtColor;
+bool rt_colors(RtColor color, int fd);
+int rt_live_columns(void); /* of stdout: a terminal's, or 80 */
+/* The line of a run in at most so many columns. bar: how far it is, in what is left. */
+enum { RT_LINE_BYTES = 1024 };
+void rt_live_text(const RtLine *line, int columns, bool bar, bool color,
+                  char text[RT_LINE_BYTES]);
+const char *rt_duration(char *out, size_t n, double seconds); /* 3h05m */
+/* A measured number with so many digits that count; bytes as 61.2 MiB; 12.3k tok/s. */
+const char *rt_digits(char *out, size_t n, double x, int digits);
+const char *rt_bytes(char *out, size_t n, int64_t bytes);
+const char *rt_rate(char *out, size_t n, double tokens_per_second);
+/* Of rank 0: begins and ends the line; says what is to be there. Between hold and
+ * release nothing is drawn; false: who draws stands still, and nothing is held. */
+void rt_live_on(RtLive *live);
+void rt_live_off(RtLive *live);
+bool rt_live_hold(RtLive *live);
+void rt_live_release(RtLive *live);
+void rt_live_set(RtLive *live, const RtLine *line);
+/* Of the process that watches rank 0, now and then. */
+void rt_live_draw(RtLive *live, bool color);
 
 /* ---- rt_wait.c: time, waiting for peers, failures -------------------------------- */
 
@@ -140,6 +172,7 @@ typedef struct RtJob {
     bool judges;            /* looks for ranks that stand still */
     bool leads;             /* CUDA: this machine's ranks reach others through it */
     bool told;              /* that a signal came */
+    bool color;             /* of the line that is redrawn on stdout */
     bool insists;           /* who asked does not want to wait for a save */
     int64_t deadline_ns;
 } RtJob;

@@ -254,15 +254,21 @@ bool rt_json_done(RtJson *j)
     return peek(j) == '\0' && j->at == j->end && !j->failed;
 }
 
+/* A byte that is of no character becomes U+FFFD: names of files may have any. */
 void rt_json_put(FILE *f, const char *text)
 {
+    RtJson j = {.at = text, .end = text + strlen(text)};
     putc('"', f);
-    for (const char *p = text; *p != '\0'; p++) {
-        const unsigned char c = (unsigned char)*p;
+    while (j.at < j.end) {
+        const unsigned char c = (unsigned char)*j.at;
+        const int n = utf8(&j);
         if (c < ' ' || c == 0x7F)
             fprintf(f, "\\u%04x", c);
+        else if (n == 0)
+            fprintf(f, "\\ufffd");
         else
-            fprintf(f, "%s%c", c == '"' || c == '\\' ? "\\" : "", c);
+            fprintf(f, "%s%.*s", c == '"' || c == '\\' ? "\\" : "", n, j.at);
+        j.at += n > 0 ? n : 1;
     }
     putc('"', f);
 }

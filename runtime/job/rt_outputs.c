@@ -24,6 +24,7 @@ typedef struct Named {
     const char *flag, *path;
     const char *begins; /* #: a number, or null */
     bool whole;         /* it is written beside its name first */
+    const char *began;  /* in earlier versions; or NULL */
 } Named;
 
 static bool is_of_number(char c)
@@ -146,7 +147,8 @@ static bool check_one(const RtFlags *f, const Named *n, char *error)
         return true;
     if (is_stream(&s))
         return wrong(n, "stdout or stderr goes there: name another file", error);
-    if (!f->force && s.st_size > 0 && !is_ours(n->path, n->begins, &read_it)) {
+    if (!f->force && s.st_size > 0 && !is_ours(n->path, n->begins, &read_it) &&
+        (n->began == NULL || !is_ours(n->path, n->began, &read_it))) {
         char why[160];
         snprintf(why, sizeof why,
                  "the file is there and does not begin as what --%s writes: name another "
@@ -226,11 +228,13 @@ enum { N_NAMED = 4 };
 static void name_all(const RtFlags *f, Named *named)
 {
     const Named all[N_NAMED] = {
-        {"log", f->log, "{\"step\": #, \"loss\": #", false},
-        {"stats", f->stats, "{\"world_size\": #, \"steps\": #, \"arena_bytes\": #", true},
-        {"debug-gradients", f->debug_gradients, "{\"loss\": #, \"parameters\": [", true},
+        {"log", f->log, "{\"run\": {\"model\": \"", false, "{\"step\": #, \"loss\": #"},
+        {"stats", f->stats, "{\"world_size\": #, \"steps\": #, \"arena_bytes\": #", true,
+         NULL},
+        {"debug-gradients", f->debug_gradients, "{\"loss\": #, \"parameters\": [", true,
+         NULL},
         {"profile", f->profile, "{\"steps\": #, \"step_seconds\": #, \"kernels\": [",
-         true},
+         true, NULL},
     };
     memcpy(named, all, sizeof all);
 }

@@ -2,8 +2,11 @@
 /* rt_say.c: one line to the person at the terminal.
  *
  * In: a format, which may name files and arguments that strangers chose. Out: the line on
- * stderr, with the bytes that a terminal might obey as \xNN. */
+ * stderr, with the bytes that a terminal might obey as \xNN; a warning once, whichever
+ * rank it is of. Where the terminal has a line that is redrawn (rt_live.c), it makes
+ * place. */
 #include "job/rt_job.h"
+#include "rt_hash.h"
 
 #include <poll.h>
 #include <stdarg.h>
@@ -11,6 +14,75 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Before ranks are started each process has its own; then all of a machine have one. */
+static RtLive own, *live = &own;
+static bool colored;
+
+void rt_say_begin(RtLive *shared, bool color)
+{
+    colored = color;
+    if (shared == NULL)
+        return;
+    for (int i = 0; i < RT_MAX_SAID; i++)
+        if (atomic_load(&live->said[i]) != 0)
+            atomic_store(&shared->said[i], atomic_load(&live->said[i]));
+    live = shared;
+}
+
+const char *rt_say_erases(int fd)
+{
+    if (!atomic_load(&live->on) || !isatty(fd) || tcgetpgrp(fd) != getpgrp())
+        return "";
+    atomic_store(&live->erased, 1);
+    return "\r\033[J";
+}
+
+/* Words before which a rank's number may stand. */
+static const struct Kind {
+    const char *word, *color;
+    bool once;
+} kinds[] = {{"error:", "\033[1;31m", false},
+             {"warning:", "\033[1;35m", true},
+             {"note:", "\033[1;36m", true}};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+/* Where the text behind the word begins; NULL: it is of no kind. */
+static const char *find_kind(const char *line, const struct Kind **kind)
+{
+    const char *at = line;
+    if (strncmp(at, "trainer: ", 9) == 0)
+        at += 9;
+    else if (at[0] == '[')
+        at += strcspn(at, "]") + 2;
+    if (at > line + strlen(line))
+        return NULL;
+    for (int i = 0; i < N_KINDS; i++) {
+        *kind = &kinds[i];
+        if (strncmp(at, kinds[i].word, strlen(kinds[i].word)) == 0)
+            return at;
+    }
+    return NULL;
+}
+
+/* Other ranks' numbers do not make it another warning. */
+static bool was_said(const char *text)
+{
+    const char *rank = strstr(text, " [rank "), *rest = NULL;
+    const uint64_t head = rt_hash64(text, rank != NULL ? (size_t)(rank - text) : 0, 1);
+    if (rank != NULL)
+        rest = strchr(rank, ']');
+    rest = rest != NULL ? rest : text;
+    const uint64_t hash = rt_hash64(rest, strlen(rest), head) | 1;
+    for (int i = 0; i < RT_MAX_SAID; i++) {
+        uint64_t none = 0;
+        if (atomic_compare_exchange_strong(&live->said[i], &none, hash))
+            return false;
+        if (none == hash)
+            return live != &own;
+    }
+    return false;
+}
 
 /* Bytes of the character that s begins with if a terminal shows it, else 0: the rules of
  * gen/base/printable.c. What it might obey, reorder or hide does not count as shown. */
@@ -36,6 +108,11 @@ static size_t shown_bytes(const unsigned char *s)
     return legal && !hidden ? more + 1 : 0;
 }
 
+size_t rt_say_shown(const char *text)
+{
+    return shown_bytes((const unsigned char *)text);
+}
+
 /* Names of files and arguments are strangers' text: no byte of them moves a cursor or
  * forges a second line. Returns the length of `to`. */
 static size_t make_printable(char *to, size_t room, const char *from)
@@ -54,16 +131,32 @@ static size_t make_printable(char *to, size_t room, const char *from)
     return n;
 }
 
+/* The line with its word colored; returns its bytes. */
+static size_t compose(char *to, size_t room, const char *line)
+{
+    const struct Kind *kind;
+    const char *at = colored ? find_kind(line, &kind) : NULL;
+    const int n = at == NULL
+                      ? snprintf(to, room, "%s%s\n", rt_say_erases(STDERR_FILENO), line)
+                      : snprintf(to, room, "%s%.*s%s%s\033[0m%s\n",
+                                 rt_say_erases(STDERR_FILENO), (int)(at - line), line,
+                                 kind->color, kind->word, at + strlen(kind->word));
+    return (size_t)n < room ? (size_t)n : room;
+}
+
 void rt_say(const char *fmt, ...)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
-    char text[2048], line[4096];
+    char text[2048], shown[4096], line[sizeof shown + 64];
+    const struct Kind *kind;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    size_t bytes = make_printable(line, sizeof line, text);
-    line[bytes++] = '\n';
+    shown[make_printable(shown, sizeof shown, text)] = '\0';
+    if (find_kind(shown, &kind) != NULL && kind->once && was_said(shown))
+        return;
+    const size_t bytes = compose(line, sizeof line, shown);
     if (poll(&p, 1, 1000) != 0) {
         fflush(stderr);
         ssize_t done = write(STDERR_FILENO, line, bytes);

@@ -41,10 +41,24 @@ static bool takes_lines(Rt *rt)
     return true;
 }
 
+/* In the place of the line that is redrawn, which comes again below them. */
+static bool send_lines(Rt *rt)
+{
+    RtLive *live = &rt->state->shared->live;
+    const bool held = atomic_load(&live->on) && rt_live_hold(live);
+    const char *erases = held ? rt_say_erases(STDOUT_FILENO) : "";
+    bool sent = *erases == '\0' ||
+                write(STDOUT_FILENO, erases, strlen(erases)) == (ssize_t)strlen(erases);
+    sent = sent && !ferror(stdout) && fflush(stdout) == 0;
+    if (held)
+        rt_live_release(live);
+    return sent;
+}
+
 bool rt_stdout_flush(Rt *rt)
 {
     errno = 0;
-    if (takes_lines(rt) && !ferror(stdout) && fflush(stdout) == 0)
+    if (takes_lines(rt) && send_lines(rt))
         return true;
     const int reason = errno != 0 ? errno : EIO;
     flockfile(stdout);

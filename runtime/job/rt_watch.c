@@ -324,6 +324,7 @@ int rt_watch(RtJob *job)
     for (;;) {
         const int code = atomic_load(&job->shared->abort);
         if (job->running == 0 && (code != 0 || all_done(job))) {
+            rt_live_off(&job->shared->live); /* where rank 0 has not */
 #ifdef RT_NCCL
             rt_machines_end(job);
 #endif
@@ -340,6 +341,8 @@ int rt_watch(RtJob *job)
             since = now; /* all of us were stopped: nobody is to blame for that time */
         last = now;
         reap(job);
+        if (job->pid[0] > 0 && atomic_load(&job->shared->abort) == 0)
+            rt_live_draw(&job->shared->live, job->color);
         check_signal(job);
         check_peers(job);
         if (job->judges && atomic_load(&job->shared->abort) == 0)
@@ -359,6 +362,8 @@ void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *sha
                  int fd)
 {
     *job = (RtJob){.trainer = t, .flags = f, .shared = shared, .fd = fd};
+    job->color = rt_colors(f->color, STDOUT_FILENO);
+    rt_say_begin(&shared->live, rt_colors(f->color, STDERR_FILENO));
     /* Generous: machines are noisy, and a false alarm costs more than a late one. */
     const double seconds = f->deadline_seconds > 0
                                ? f->deadline_seconds

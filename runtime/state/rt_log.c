@@ -1,37 +1,20 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_log.c: what a person and a program see of a run. In: the step's results. Out: on
- * rank 0 a line a step on stdout and a JSON object a step in --log; at start and end the
- * memory tables; in --stats the counters of every rank. */
-#include "data/rt_data.h"
+/* rt_log.c: what programs read of a run. In: the step's results. Out: on rank 0 in --log
+ * one JSON object that says what runs, then one for each step; in --stats the counters of
+ * every rank. What a person reads is in rt_screen.c. */
+#include "job/rt_file.h"
 #include "job/rt_out.h"
 #include "rt_target.h"
 #include "state/rt_state.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-static const char *with_commas(char *out, size_t n, double x)
-{
-    char digits[32];
-    snprintf(digits, sizeof digits, "%.0f", x);
-    const size_t len = strlen(digits);
-    size_t at = 0;
-    for (size_t i = 0; i < len && at + 2 < n; i++) {
-        if (i > 0 && (len - i) % 3 == 0)
-            out[at++] = ',';
-        out[at++] = digits[i];
-    }
-    out[at] = '\0';
-    return out;
-}
-
-/* Without the sign that a processor gives what is not a number. */
-static double told(double x)
-{
-    return x == x ? x : __builtin_nan("");
-}
+/* ---- the file -------------------------------------------------------------------- */
 
 static void log_failed(const Rt *rt)
 {
@@ -55,18 +38,24 @@ static void line_lost(Rt *rt)
 }
 
 /* Where the lines of steps after `step` begin: they will be written again. A line that
- * was cut short by a crash is dropped with them. */
+ * was cut short by a crash is dropped with them. A record of a run stays if steps of it
+ * do. */
 static long lines_end(FILE *f, int64_t step)
 {
+    static const char record[] = "{\"run\": ";
     long end = 0;
-    char line[1024];
-    while (fgets(line, sizeof line, f) != NULL) {
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t bytes;
+    while ((bytes = getline(&line, &room, f)) > 0 && line[bytes - 1] == '\n') {
         long long n;
-        if (sscanf(line, "{\"step\": %lld,", &n) != 1 || n > step ||
-            strchr(line, '\n') == NULL)
+        if (strncmp(line, record, sizeof record - 1) == 0)
+            continue;
+        if (sscanf(line, "{\"step\": %lld,", &n) != 1 || n > step)
             break;
         end = ftell(f);
     }
+    free(line);
     return end;
 }
 
@@ -90,44 +79,13 @@ static void open_log(Rt *rt)
         log_failed(rt);
 }
 
-void rt_log_start(Rt *rt)
+/* ---- lines ----------------------------------------------------------------------- */
+
+static double epoch_seconds(void)
 {
-    const RtTrainer *t = rt->trainer;
-    RtState *st = rt->state;
-    st->started_seconds = rt_clock();
-    if (rt->rank != 0)
-        return;
-    char text[1024], count[48];
-    const uint64_t platform = rt_platform_hash(t, text, sizeof text);
-    printf(
-        "%s: %s parameters, %d rank%s x %d thread%s, %lld samples of data, seed %lld\n",
-        t->name, with_commas(count, sizeof count, (double)t->params_elems), t->world_size,
-        t->world_size == 1 ? "" : "s", rt->threads, rt->threads == 1 ? "" : "s",
-        (long long)rt_tokens_samples(st->tokens), (long long)st->flags.seed);
-    rt_tokens_print_mix(st->tokens, stdout);
-    printf("numerics %016llx platform %016llx (%s)\n",
-           (unsigned long long)t->numerics_hash, (unsigned long long)platform, text);
-    rt_digest_print(rt, stdout);
-    rt_memory_planned(rt, stdout);
-    rt_stdout_flush(rt);
-    if (rt_tokens_unused_mask(st->tokens)) {
-        rt_say("trainer: warning: there are masks beside the data, but this "
-               "trainer was generated with loss.mask = false: every token is "
-               "a target");
-    }
-    if (rt_tokens_bare_mask(st->tokens) != NULL) {
-        rt_say("trainer: note: %s does not say which tokens it was made for, so only "
-               "their number was checked; masks of fsdpgen tokenize do",
-               rt_tokens_bare_mask(st->tokens));
-    }
-    if (rt_tokens_bytes_of(st->tokens) != NULL) {
-        rt_say("trainer: warning: the bytes of %s are taken for tokens, 256 of the "
-               "model's %lld: `fsdpgen tokenize` makes tokens of it; text:FILE says "
-               "that bytes are meant",
-               rt_tokens_bytes_of(st->tokens), (long long)t->vocab);
-    }
-    if (st->flags.log != NULL)
-        open_log(rt);
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* JSON has no words for what is not finite: null. */
@@ -139,10 +97,73 @@ static void json_result(FILE *f, const char *name, double x)
         fprintf(f, "\"%s\": null, \"%s_hex\": null, ", name, name);
 }
 
-/* One object a line. */
-static void json_line(Rt *rt, double seconds, double mfu)
+static void line_ends(Rt *rt)
+{
+    FILE *f = rt->state->log;
+    fprintf(f, ", \"time\": %.3f}\n", epoch_seconds());
+    if (fflush(f) != 0 || ferror(f))
+        line_lost(rt);
+}
+
+static void put_flags(const RtFlags *flags, FILE *f)
+{
+    fprintf(f, ", \"flags\": [");
+    for (int i = 1; i < flags->argc; i++) {
+        fprintf(f, i > 1 ? ", " : "");
+        rt_json_put(f, flags->argv[i]);
+    }
+    fprintf(f, "]");
+}
+
+static void put_resumed(const Rt *rt, FILE *f)
 {
     const RtState *st = rt->state;
+    char folder[RT_PATH_BYTES];
+    fprintf(f, ", \"first_step\": %lld, \"resumed_from\": ", (long long)st->first_step);
+    if (st->first_step > 0 &&
+        rt_file_step_path(folder, st->flags.checkpoint, "", st->first_step))
+        rt_json_put(f, folder);
+    else
+        fprintf(f, "null");
+}
+
+/* What runs from here on: the first line, and one more each time that it is resumed. */
+static void record(Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtFlags *flags = &rt->state->flags;
+    FILE *f = rt->state->log;
+    char text[1024];
+    const uint64_t platform = rt_platform_hash(t, text, sizeof text);
+    const double ran = 1e-9 * (double)(rt_clock_ns() - flags->started_ns);
+    fprintf(f, "{\"run\": {\"model\": ");
+    rt_json_put(f, t->name);
+    fprintf(f,
+            ", \"generator\": \"%s\", \"trainer\": \"%016llx\", "
+            "\"numerics\": \"%016llx\", \"platform\": \"%016llx\", "
+            "\"platform_text\": ",
+            t->generator, (unsigned long long)t->identity,
+            (unsigned long long)t->numerics_hash, (unsigned long long)platform);
+    rt_json_put(f, text);
+    fprintf(f,
+            ", \"mesh\": %s, \"world_size\": %d, \"threads\": %d, \"params\": %lld, "
+            "\"tokens_per_step\": %lld, \"steps\": %lld, \"seed\": %lld, "
+            "\"arena_bytes\": %lld",
+            t->mesh != NULL ? t->mesh : "null", t->world_size, rt->threads,
+            (long long)t->params_elems, (long long)rt_step_tokens(t),
+            (long long)flags->steps, (long long)flags->seed,
+            (long long)(t->symmetric_bytes + t->local_bytes));
+    put_resumed(rt, f);
+    put_flags(flags, f);
+    fprintf(f, ", \"start_time\": %.3f}", epoch_seconds() - ran);
+    line_ends(rt);
+}
+
+/* One object a line; the first key is the step, by which lines_end finds them. */
+static void json_line(Rt *rt, double seconds)
+{
+    const RtState *st = rt->state;
+    const double mfu = rt_mfu(rt, seconds);
     const int64_t tokens = rt_step_tokens(rt->trainer);
     FILE *f = st->log;
     fprintf(f, "{\"step\": %lld, ", (long long)(st->step + 1));
@@ -165,83 +186,31 @@ static void json_line(Rt *rt, double seconds, double mfu)
         fprintf(f, "%.6f", mfu);
     else
         fprintf(f, "null");
-    fprintf(f, ", \"memory_bytes\": %lld}\n", (long long)rt_memory_high_water_bytes());
-    if (fflush(f) != 0 || ferror(f))
-        line_lost(rt);
+    fprintf(f, ", \"memory_bytes\": %lld", (long long)rt_memory_high_water_bytes());
+    line_ends(rt);
 }
 
-static const char *duration(char *out, size_t n, double seconds)
+double rt_mfu(const Rt *rt, double seconds)
 {
-    const long long s = (long long)(seconds + 0.5);
-    if (s >= 3600)
-        snprintf(out, n, "%lldh%02lldm", s / 3600, s / 60 % 60);
-    else
-        snprintf(out, n, "%lldm%02llds", s / 60, s % 60);
-    return out;
+    const RtTrainer *t = rt->trainer;
+    const RtFlags *f = &rt->state->flags;
+    const double tflops = f->peak_tflops > 0 ? f->peak_tflops : t->peak_tflops;
+    const double flops = (double)rt_step_tokens(t) * t->flops_per_token;
+    return tflops > 0 ? flops / (seconds * tflops * 1e12 * t->world_size) : 0;
+}
+
+void rt_log_start(Rt *rt)
+{
+    if (rt->rank != 0 || rt->state->flags.log == NULL)
+        return;
+    open_log(rt);
+    record(rt);
 }
 
 void rt_log_step(Rt *rt, double seconds)
 {
-    const RtTrainer *t = rt->trainer;
-    const RtState *st = rt->state;
-    rt_enter(rt, RT_AT_LOG);
-    if (rt->rank != 0)
-        return;
-    const double rate = (double)rt_step_tokens(t) / seconds;
-    double mfu = 0;
-    if (st->flags.peak_tflops > 0)
-        mfu = rate * t->flops_per_token / (st->flags.peak_tflops * 1e12 * t->world_size);
-    if (st->log != NULL)
-        json_line(rt, seconds, mfu);
-    if (st->flags.quiet)
-        return;
-    char loss[32] = "     n/a", tps[48], share[16] = "n/a", eta[32];
-    if (st->valid_tokens > 0)
-        snprintf(loss, sizeof loss, "%8.5f", st->loss);
-    if (mfu > 0)
-        snprintf(share, sizeof share, "%.2f%%", 100.0 * mfu);
-    char skipped[64] = "";
-    if (st->skip && st->valid_tokens == 0) {
-        snprintf(skipped, sizeof skipped, "  (no update: every target is masked)");
-    } else if (st->skip) {
-        snprintf(skipped, sizeof skipped, "  update skipped, %lld so far%s",
-                 (long long)st->skipped,
-                 st->overflowed ? "; the loss scale shrinks" : "");
-    }
-    char eval[48] = "";
-    if (st->evaluated && st->eval_tokens == 0)
-        snprintf(eval, sizeof eval, "  eval_loss:      n/a");
-    else if (st->evaluated)
-        snprintf(eval, sizeof eval, "  eval_loss: %8.5f", told(st->eval_loss));
-    const double left = (double)(st->flags.steps - st->step - 1);
-    const double done = (double)(st->step + 1 - st->first_step);
-    printf("step: %4lld  loss: %s  grad_norm: %8.4f  memory: %5.2fGiB  tps: %s  mfu: %s  "
-           "lr: %.2e  eta: %s%s%s\n",
-           (long long)(st->step + 1), loss, st->grad_norm,
-           (double)rt_memory_high_water_bytes() / 1073741824.0,
-           with_commas(tps, sizeof tps, rate), share, rt_learning_rate(t, st->step),
-           duration(eta, sizeof eta, left * (rt_clock() - st->started_seconds) / done),
-           eval, skipped);
-    rt_stdout_flush(rt);
-}
-
-void rt_log_eval(Rt *rt)
-{
-    const RtState *st = rt->state;
-    if (rt->rank == 0) {
-        char text[160];
-        if (st->eval_tokens == 0) {
-            snprintf(text, sizeof text,
-                     "step: %4lld  eval_loss:      n/a  (every target is masked)",
-                     (long long)st->step);
-        } else {
-            snprintf(text, sizeof text,
-                     "step: %4lld  eval_loss: %8.5f (%a) of %lld tokens",
-                     (long long)st->step, told(st->eval_loss), told(st->eval_loss),
-                     (long long)st->eval_tokens);
-        }
-        rt_stdout_result(rt, text);
-    }
+    if (rt->state->log != NULL)
+        json_line(rt, seconds);
 }
 
 /* ---- the end --------------------------------------------------------------------- */
@@ -307,8 +276,9 @@ void rt_log_end(Rt *rt)
     rt_exchange_end(rt);
     if (rt->rank != 0)
         return;
-    rt_memory_resident(rt, stdout);
-    rt_stdout_flush(rt);
+    for (int r = 0; r < t->world_size; r++)
+        if (all[r].high_water > st->peak_bytes)
+            st->peak_bytes = all[r].high_water;
     if (st->flags.stats != NULL)
         write_stats(rt, all);
     if (st->log != NULL) {

@@ -64,7 +64,7 @@ void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest);
 uint64_t rt_weights_hash(Rt *rt); /* collective */
 void rt_debug_gradients(Rt *rt, const char *path); /* collective */
 
-/* ---- rt_sample.c, rt_evaluated.c, rt_log.c --------------------------------------- */
+/* ---- rt_sample.c, rt_evaluated.c ------------------------------------------------- */
 
 /* False, and why: what the flags ask for cannot be. */
 bool rt_sample_check(const RtTrainer *t, const RtFlags *f, char *error);
@@ -75,9 +75,21 @@ static inline bool rt_is_of_bytes(const RtTrainer *t)
     return t->vocab <= 256;
 }
 void rt_evaluated(Rt *rt); /* collective: `trainer eval` */
+
+/* ---- rt_log.c: --log, --stats ---------------------------------------------------- */
+
 void rt_log_start(Rt *rt);
 void rt_log_step(Rt *rt, double seconds);
-void rt_log_eval(Rt *rt); /* of a run that computes no step */
-void rt_log_end(Rt *rt);  /* collective */
+void rt_log_end(Rt *rt); /* collective */
+/* The share of the device's peak that a step of so many seconds has had; 0: unknown. */
+double rt_mfu(const Rt *rt, double seconds);
+
+/* ---- rt_screen.c, rt_next.c: stdout ---------------------------------------------- */
+
+void rt_screen_start(Rt *rt);
+void rt_screen_step(Rt *rt, double seconds);
+void rt_screen_eval(Rt *rt);              /* of a run that computes no step */
+void rt_screen_end(Rt *rt, bool stopped); /* stopped: before the last step */
+void rt_next_print(const Rt *rt, bool stopped);
 
 #endif

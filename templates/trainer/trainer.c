@@ -34,6 +34,8 @@ static const RtTrainer trainer = {
     .name = ${cstr(name)},
     .generator = "fsdpgen ${version}",
     .numerics_hash = UINT64_C(0x${numerics}),
+    .identity = UINT64_C(0x${identity}),
+    .mesh = ${cstr(mesh)},
     .build_flags = TRAINER_BUILD_FLAGS,
     .arithmetic = TRAINER_ARITHMETIC,
 
@@ -115,6 +117,9 @@ static const RtTrainer trainer = {
         .min_ratio = ${real(min_ratio)},
     },
     .flops_per_token = ${real(flops_per_token)},
+//@ if peak_tflops > 0 then
+    .peak_tflops = ${real(peak_tflops)},
+//@ end
     .planned_step_seconds = ${real(planned_step_seconds)},${planned_step_seconds == 0 and " /* unknown */" or ""}
     .params_elems = INT64_C(${params_elems}),
 

@@ -46,7 +46,7 @@ median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 
 # gaps SAVED: of steps after one that is saved (1) or not (0); the first two warm up
 gaps() {
-    awk -v every="$EVERY" -v saved="$1" '$2 == "step:" {
+    awk -v every="$EVERY" -v saved="$1" '$2 == "step" {
         n = $3 + 0
         if (n > 2 && ((n - 1) % every == 0) == saved) print $1 - last
         last = $1 }' "$WORK/times"

@@ -38,12 +38,12 @@ beside() {
     local ck=$WORK/beside.ck code
     rm -rf "$ck"
     IO_DIR=$ck IO_SLOW=60 LD_PRELOAD=$io run llama2 14 --checkpoint "$ck" --checkpoint-every 12
-    check 'training goes on while a save runs' test "$(line_of '^step: *13 ' llama2)" -lt \
+    check 'training goes on while a save runs' test "$(line_of '^step *13/' llama2)" -lt \
         "$(line_of '^checkpoint: .*step-00000012,' llama2)"
     rm -rf "$ck"
     IO_DIR=$ck IO_SLOW=60 LD_PRELOAD=$io run llama2 14 --checkpoint "$ck" --checkpoint-every 12 \
         --wait-for-saves
-    check 'and waits with --wait-for-saves' test "$(line_of '^step: *13 ' llama2)" -gt \
+    check 'and waits with --wait-for-saves' test "$(line_of '^step *13/' llama2)" -gt \
         "$(line_of '^checkpoint: .*step-00000012,' llama2)"
     rm -rf "$ck"
     : >"$WORK/beside.out" # the job's shell may be slower than the first look
@@ -51,7 +51,7 @@ beside() {
         --steps 5000 --checkpoint "$ck" --checkpoint-every 3 >"$WORK/beside.out" \
         2>"$WORK/beside.err" &
     job=$!
-    until grep -q '^step: *4 ' "$WORK/beside.out" || ! kill -0 $job 2>/dev/null; do sleep 0.05; done
+    until grep -q '^step *4/' "$WORK/beside.out" || ! kill -0 $job 2>/dev/null; do sleep 0.05; done
     kill -TERM $job
     wait $job
     code=$?
@@ -81,7 +81,7 @@ gate_beside() {
     rm -rf "$ck"
     IO_DIR=$ck IO_SLOW=60 LD_PRELOAD=$io run gate 50 --checkpoint "$ck" --checkpoint-every $((last - 1))
     check 'with the code of a gate' test $? = 5
-    check 'while a save runs' test "$(line_of "^step: *$last " gate)" -lt \
+    check 'while a save runs' test "$(line_of "^step *$last/" gate)" -lt \
         "$(line_of '^checkpoint: ' gate)"
     check 'which is finished' test "$(ls -A "$ck")" = "$(printf 'step-%08d' $((last - 1)))"
     run gate $((last - 1)) --checkpoint "$ck" --resume

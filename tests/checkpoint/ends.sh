@@ -20,7 +20,7 @@ ends_start() {
 ends_stepped() {
     local i
     for i in $(seq 400); do
-        grep -q '^step:' "$WORK/ends.out" && return 0
+        grep -q '^step ' "$WORK/ends.out" && return 0
         kill -0 "$job" 2>/dev/null || return 1
         sleep 0.02
     done
@@ -32,7 +32,7 @@ ends_stepped() {
 ends_saved() {
     local name=$1 code=$2 at logged newest
     at=$(sed -n 's/.*stopped after step \([0-9]*\), which is saved.*/\1/p' "$WORK/ends.err")
-    logged=$(tail -n 1 "$WORK/ends.jsonl" | sed -n 's/^{"step": \([0-9]*\),.*/\1/p')
+    logged=$(sed -n 's/^{"step": \([0-9]*\),.*/\1/p' "$WORK/ends.jsonl" | tail -n 1)
     newest=$(ls "$ends" | grep '^step-' | sort | tail -n 1)
     newest=$((10#0${newest#step-}))
     if [ "$code" != 75 ] || [ "${at:-none}" != "$logged" ] || [ "$at" != $newest ]; then

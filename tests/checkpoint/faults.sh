@@ -376,7 +376,7 @@ kills() {
     seen=$(ls "$fck" | sort | tail -n 1)
     long_run fault2 $((10#${seen#step-} + 3))
     wait "$job" || bad "after $count kills the run goes on" "$WORK/long.err"
-    n=$(grep -c . "$WORK/long.jsonl")
+    n=$(grep -c '^{"step": ' "$WORK/long.jsonl")
     whole "$n"
     hex() { grep -o '"loss_hex": *"[^"]*"\|"grad_norm_hex": *"[^"]*"' "$1"; }
     check "$count kills: $n losses of a run that was never killed" \

@@ -28,7 +28,7 @@ run() {
     local dir=$WORK/$1 steps=$2
     shift 2
     timeout 120 "$dir/trainer" --data "$data" --steps "$steps" --threads 1 \
-        --log "$dir.jsonl" --weights-hash "$@" >"$dir.out" 2>"$dir.err" || return $?
+        --log "$dir.jsonl" --weights-hash --verbose "$@" >"$dir.out" 2>"$dir.err" || return $?
     {
         grep -o '"step": *[0-9]*\|"loss_hex": *"[^"]*"\|"grad_norm_hex": *"[^"]*"\|"loss_scale": *[0-9.e+]*\|"skipped": *[0-9]*' "$dir.jsonl"
         grep '^weights ' "$dir.out"

@@ -99,7 +99,7 @@ cudnn_attention() {
     fi
     check "cuDNN is named in the platform's text" \
         grep -q 'cuDNN [0-9]' <("$dir/trainer" --help | cat; "$dir/trainer" --numerics-hash 2>&1 |
-            cat; STEPS=1 timeout 90 "$dir/trainer" --data "$data" --steps 1 --threads 1 2>&1)
+            cat; STEPS=1 timeout 90 "$dir/trainer" --data "$data" --steps 1 --threads 1 --verbose 2>&1)
     fault "an old cuDNN" 'cuDNN 90100 is too old: attention needs 91501 or later' "$one" CUDASIM_CUDNN=90100
     fault "cuDNN cannot run it" 'cudnnBackendExecute.* on GPU 0.*: an error of the library' "$one" \
         CUDASIM_FAIL=cudnnBackendExecute:3

@@ -152,7 +152,7 @@ machines_lost() {
         rm -f "$dir".rank*
         on 0:0,1 "$dir" --steps 100000 --deadline 4
         on 1:2,3 "$dir" --steps 100000 --deadline 4
-        timeout 60 bash -c "until grep -q '^step *2 ' '$dir.rank0'; do sleep 0.05; done"
+        timeout 60 bash -c "until grep -q '^step *2/' '$dir.rank0'; do sleep 0.05; done"
         kill -$signal "${pids[@]:2}" # the watchers, with whom their ranks go, or those alone
         if [ $signal = KILL ]; then
             line='the machine of rank 2 is lost: (it closed the connection|Connection reset)'

@@ -42,7 +42,7 @@ run_cuda() {
     shift
     (FLAGS=
      for set in timeout=90 "$@"; do export "${set?}"; done
-     train "$dir" "$data" $STEPS --quiet --threads 1 ${LOOPBACK:+--loopback} $FLAGS)
+     train "$dir" "$data" $STEPS --quiet --verbose --threads 1 ${LOOPBACK:+--loopback} $FLAGS)
 }
 
 # reference NAME MODEL TOLERANCE [FLAGS...]: on one rank, on the CPU and the device, every access
@@ -139,7 +139,7 @@ stopped() {
     "$dir/trainer" --data "$data" --steps 100000 --threads 1 --deadline 5 >"$dir.out" 2>"$dir.err" &
     job=$!
     for _ in $(seq 600); do
-        grep -q '^step: *3' "$dir.out" && break
+        grep -q '^step *3/' "$dir.out" && break
         sleep 0.1
     done
     rank=$(pgrep -P $job | sed -n 2p)
@@ -325,7 +325,7 @@ crosses() {
         "$(grep ^weights "$from.eval.out")"
     goes_on "$to" $((STEPS + 2)) --checkpoint "$from.go" --resume --log "$to.going.jsonl"
     goes_on "$from" $((STEPS + 2)) --log "$from.going.jsonl"
-    sed -i "1,${STEPS}d" "$from.going.jsonl"
+    sed -i "1,$((STEPS + 1))d" "$from.going.jsonl"
     check "$label: its losses" near "$from.going.jsonl" "$to.going.jsonl" 1e-4
 }
 

@@ -13,7 +13,7 @@ signals() {
             --checkpoint "$ck" --checkpoint-every 3 --log "$dir.jsonl" \
             $([ $i = 0 ] || echo --resume=must) >"$dir.out" 2>"$dir.err" &
         job=$!
-        timeout 60 bash -c "until grep -q '^step:' '$dir.out'; do sleep 0.05; done"
+        timeout 60 bash -c "until grep -q '^step ' '$dir.out'; do sleep 0.05; done"
         random 900
         sleep "0.$(printf '%03d' "$random_value")"
         victims=("$job" $(pgrep -P "$job") "-$job")

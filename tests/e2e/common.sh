@@ -45,16 +45,17 @@ near() {
             if (!match($0, "\"" key "\": *[-0-9.e+]+")) return 1e30
             return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
         }
-        NR == FNR { loss[FNR] = number(which); norm[FNR] = number("grad_norm"); n = FNR; next }
+        !/^{"step"/ { next } # what runs
+        NR == FNR { loss[++n] = number(which); norm[n] = number("grad_norm"); next }
         {
-            a = number(which) - loss[FNR]
-            b = number("grad_norm") - norm[FNR]
-            if (a * a > (bound * loss[FNR]) ^ 2 || b * b > (10 * bound * norm[FNR]) ^ 2) {
-                print "step " FNR ": " number(which) " and " loss[FNR] ", norms " \
-                    number("grad_norm") " and " norm[FNR]
+            m++
+            a = number(which) - loss[m]
+            b = number("grad_norm") - norm[m]
+            if (a * a > (bound * loss[m]) ^ 2 || b * b > (10 * bound * norm[m]) ^ 2) {
+                print "step " m ": " number(which) " and " loss[m] ", norms " \
+                    number("grad_norm") " and " norm[m]
                 bad = 1
             }
-            m = FNR
         }
         END { exit bad || m != n || n == 0 }' "$1" "$2"
 }

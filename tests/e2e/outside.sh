@@ -4,7 +4,7 @@
 # allocation.
 
 # loss STEP FILE: as the log has it.
-loss_of() { sed -n "$1p" "$2" | sed -n 's/.*"loss": *\([-0-9.e+]*\).*/\1/p'; }
+loss_of() { grep '^{"step"' "$2" | sed -n "$1p" | sed -n 's/.*"loss": *\([-0-9.e+]*\).*/\1/p'; }
 
 outside_user() {
     local dir=$WORK/user away=$WORK/away first last

@@ -32,7 +32,7 @@ planted() {
     if [ $code != 0 ] || ! grep -q "^planted: $2" "$dir.err"; then
         bad "$label: code $code" "$dir.err"
     elif [ "$(grep -o '"skipped": [0-9]*' "$dir.jsonl" | tr -dc '0-9\n' | tr '\n' ' ')" != '0 1 1 ' ] ||
-        ! grep -q '^step:    2 .* update skipped, 1 so far' "$dir.out"; then
+        ! grep -q '^step 2: update skipped: .* not finite; 1 so far' "$dir.out"; then
         bad "$label: is not logged" "$dir.jsonl"
     elif [ "$a" != "$b" ]; then
         bad "$label: weights or moments have changed"

@@ -13,7 +13,7 @@ sft_sets() {
     done
 }
 
-first_loss() { sed -n '1s/.*"loss": *\([0-9.]*\).*/\1/p' "$1"; }
+first_loss() { sed -n 's/^{"step": 1,.*"loss": *\([0-9.]*\).*/\1/p' "$1"; }
 
 fine_tuning() {
     local dir=$WORK/sft files=$ROOT/tests/tokenize/data flags base losses tuned asked

@@ -177,7 +177,7 @@ run() {
     shift
     while [ $# -gt 0 ] && [ "$1" != -- ]; do local -x "${1?}"; shift; done
     [ $# -gt 0 ] && shift
-    TRAIN_SECONDS=$(left_seconds 90) train "$dir" "$data" $STEPS --quiet "$@"
+    TRAIN_SECONDS=$(left_seconds 90) train "$dir" "$data" $STEPS --quiet --verbose "$@"
     code=$?
     cp "$dir.log" "$WORK/logs/$(basename "$dir").log"
     return $code

@@ -116,9 +116,12 @@ static double compare_log(const char *path, const json_t *theirs, double bound)
     double worst = 0;
     if (f == NULL)
         fail("cannot read %s", path);
-    for (; step < json_array_size(losses) && fgets(line, sizeof line, f) != NULL;
-         step++) {
+    while (step < json_array_size(losses) && fgets(line, sizeof line, f) != NULL) {
         json_t *row = json_loads(line, 0, NULL);
+        if (json_object_get(row, "step") == NULL) { /* what runs */
+            json_decref(row);
+            continue;
+        }
         worst = fmax(worst, compare_step(row, "loss", theirs, "losses", step, bound));
         compare_step(row, "lr", theirs, "lrs", step, 1e-14);
         if (scaled) {
@@ -130,6 +133,7 @@ static double compare_log(const char *path, const json_t *theirs, double bound)
             worst = fmax(
                 worst, compare_step(row, "grad_norm", theirs, "grad_norms", step, bound));
         }
+        step++;
         json_decref(row);
     }
     fclose(f);

@@ -8,6 +8,7 @@ set -u
 . "$ROOT/tests/runtime/toy.sh"
 . "$ROOT/tests/runtime/outputs.sh"
 . "$ROOT/tests/runtime/door.sh"
+. "$ROOT/tests/runtime/terminal.sh"
 
 data=$ROOT/LICENSE
 tiny=$ROOT/tests/models/tiny_llama.lua
@@ -33,7 +34,7 @@ start_job() {
     job=$!
     local i
     for i in $(seq 200); do
-        [ "$(grep -c '^step:' "$WORK/job.out")" -ge 2 ] && break
+        [ "$(grep -c '^step ' "$WORK/job.out")" -ge 2 ] && break
         sleep 0.05
     done
     ranks=($(pgrep -P "$job"))
@@ -114,7 +115,7 @@ fails() {
         bad "$name: code $got, expected $code" "$WORK/fails.err"
     elif ! grep -qF -- "$pattern" "$WORK/fails.err"; then
         bad "$name: no line with '$pattern'" "$WORK/fails.err"
-    elif grep -q '^step:' "$WORK/fails.out"; then
+    elif grep -q '^step ' "$WORK/fails.out"; then
         bad "$name: it trained"
     else
         ok "$name"
@@ -209,9 +210,9 @@ formats() {
     check "tokens of llm.c, nanoGPT and Megatron give the same weights" \
         [ "$(sort "$d/hashes" | uniq -c | awk '{ print $1 }')" = 7 ]
     cp "$d"/mega.* "$d/all"
-    "$t" --data "$d/mega.bin" --steps 1 2>&1 | grep -o '[0-9]* samples of data' >"$d/samples"
+    "$t" --data "$d/mega.bin" --steps 1 2>&1 | grep -o 'data: [0-9,]* samples' >"$d/samples"
     check "a pattern takes a pair once" diff "$d/samples" \
-        <("$t" --data "$d/all/*" --steps 1 2>&1 | grep -o '[0-9]* samples of data')
+        <("$t" --data "$d/all/*" --steps 1 2>&1 | grep -o 'data: [0-9,]* samples')
     fails "nanoGPT without a word" 1 "For 16-bit ids without a header write nanogpt:FILE" \
         --data "$d/nano.bin"
     fails "llm.c's header taken for ids" 1 "has the header of llm.c" --data "nanogpt:$d/llmc.bin"
@@ -266,7 +267,7 @@ weights() {
     printf short >"$d/s.txt"
     fails "a weight without samples" 1 "none of its files has a sample" \
         --data "$d/a.bin=1" --data "$d/s.txt=1"
-    check "weights train" "$t" "${mix[@]}" --steps 4 --weights-hash --quiet
+    check "weights train" "$t" "${mix[@]}" --steps 4 --weights-hash --verbose
     cp "$WORK/check.log" "$d/log"
     grep ^weights "$d/log" >"$d/four"
     check "the start tells shares" grep -q "b.bin=0.3: 30.* % of all samples" "$d/log"
@@ -378,9 +379,9 @@ bad_flags() {
 json() { # every line of the log is an object with exactly the documented keys
     "$t" --data "$data" --steps 3 --log "$WORK/log.jsonl" --quiet >/dev/null 2>&1
     local keys="step loss loss_hex grad_norm grad_norm_hex lr skipped tokens"
-    keys="$keys step_seconds tokens_per_second mfu memory_bytes"
-    [ "$(wc -l <"$WORK/log.jsonl")" -eq 3 ] || return 1
-    [ "$(head -n 1 "$WORK/log.jsonl" | grep -o '"[a-z_]*":' | tr -d '":' | xargs)" = "$keys" ]
+    keys="$keys step_seconds tokens_per_second mfu memory_bytes time"
+    [ "$(grep -c '^{"step": ' "$WORK/log.jsonl")" -eq 3 ] || return 1
+    [ "$(grep -m 1 '^{"step": ' "$WORK/log.jsonl" | grep -o '"[a-z_]*":' | tr -d '":' | xargs)" = "$keys" ]
 }
 
 # The step must stay inside its arena, and touch no byte that nobody wrote.
@@ -484,6 +485,9 @@ part bad_masks:four,masked bad_masks
 part large_vocabulary large_vocabulary
 part bad_flags:four bad_flags
 part outputs:four,one outputs_suite
+part pipe:four,one in_a_pipe
+part typed_next:one typed_next
+part terminal:four on_a_terminal
 part log_keys:four check "the log's keys" json
 part checkers:four,one checkers
 finish

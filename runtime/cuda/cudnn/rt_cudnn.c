@@ -88,7 +88,7 @@ void rt_attention_prepare(RtAttention *a)
                 cudnnGetVersion(), text_of(a, text, sizeof text), rt_gpu.name, why);
     }
     a->plan = plan;
-    if (this_rank->rank == 0 && !this_rank->state->flags.quiet) {
+    if (this_rank->rank == 0 && this_rank->state->flags.verbose) {
         fprintf(rt_words(this_rank), "%s: %s, engine %lld, workspace %lld bytes\n",
                 text_of(a, text, sizeof text), rt_cudnn_name(), (long long)plan->engine,
                 (long long)plan->workspace_bytes);

@@ -410,11 +410,10 @@ static void check_nodes(void)
     const int ranks = net.trainer->world_size, here = rt_ranks_here(net.shared, ranks);
     const int node = ranks / rt_group_ranks(net.trainer->nodes);
     if (here != node) {
-        fprintf(
-            stderr,
+        rt_say(
             "trainer: warning: %d rank%s on a machine, and the plan counts on %d: sums "
             "cross between machines more often than they need; generate with --set "
-            "mesh.node=%d\n",
+            "mesh.node=%d",
             here, here == 1 ? " is" : "s are", node, here);
     }
 }
@@ -470,7 +469,7 @@ void rt_machines_start(RtJob *job)
     struct pollfd *polls = calloc((size_t)net.links, sizeof *polls);
     if (polls == NULL || pthread_create(&net.receiver, NULL, receive_on, polls) != 0 ||
         pthread_create(&net.sender, NULL, send_on, NULL) != 0) {
-        fprintf(stderr, "trainer: error: no thread for the other machines\n");
+        rt_say("trainer: error: no thread for the other machines");
         _exit(RT_EXIT_ERROR); /* its rank ends with it, and the others see that */
     }
 }

@@ -427,9 +427,8 @@ static bool visit(Meeting *m)
         worst = r.worst >= worst.worst ? r : worst;
         if (!told && rt_clock_ns() > tell_ns) {
             told = true;
-            fprintf(stderr,
-                    "trainer: rank %d tries to reach rank 0's machine at %s: %s\n",
-                    m->join->rank, m->places.name, r.why);
+            rt_say("trainer: rank %d tries to reach rank 0's machine at %s: %s",
+                   m->join->rank, m->places.name, r.why);
         }
     } while (rest(m, &ms));
     return give_up(m, &r, &worst);

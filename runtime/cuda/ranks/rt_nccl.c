@@ -131,10 +131,9 @@ static void forget_comm_id(const Rt *rt)
         return;
     unsetenv(comm_id);
     if (rt->rank == 0) {
-        fprintf(stderr,
-                "trainer: warning: %s is not used: with it strangers could join the "
-                "ranks, which find each other without it\n",
-                comm_id);
+        rt_say("trainer: warning: %s is not used: with it strangers could join the "
+               "ranks, which find each other without it",
+               comm_id);
     }
 }
 

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_next.c: what to type when a run has ended. In: its flags, how it ended. Out: on
+ * stdout where its checkpoint is, and commands that work as they stand there: to go on,
+ * to sample, to evaluate. */
+#include "job/rt_file.h"
+#include "state/rt_state.h"
+
+#include <string.h>
+
+/* ---- words that a shell reads back ----------------------------------------------- */
+
+static bool is_plain(const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789_./:=,@%+-";
+    return *word != '\0' && word[strspn(word, plain)] == '\0';
+}
+
+/* Bytes that a terminal might obey, or that are of no character: in bash's form. */
+static bool is_shown(const char *word)
+{
+    while (*word != '\0' && rt_say_shown(word) > 0)
+        word += rt_say_shown(word);
+    return *word == '\0';
+}
+
+static void put_word(const char *word)
+{
+    if (is_plain(word)) {
+        printf(" %s", word);
+        return;
+    }
+    const bool shown = is_shown(word);
+    printf(shown ? " '" : " $'");
+    for (const char *p = word; *p != '\0'; p++) {
+        const unsigned char c = (unsigned char)*p;
+        if (*p == '\'')
+            printf(shown ? "'\\''" : "\\'");
+        else if (!shown && (c < 32 || c >= 127 || c == '\\'))
+            printf("\\x%02x", c);
+        else
+            putchar(c);
+    }
+    putchar('\'');
+}
+
+/* ---- commands -------------------------------------------------------------------- */
+
+static void put_command(const RtFlags *f, const char *word)
+{
+    put_word(f->argv[0]);
+    if (word != NULL)
+        put_word(word);
+}
+
+static void put_flag(const char *flag, const char *value)
+{
+    printf(" --%s", flag);
+    put_word(value);
+}
+
+/* Is the word --FLAG or --FLAG=...? whole: its value is the next word. */
+static bool is_flag(const char *word, const char *flag, bool *whole)
+{
+    const size_t n = strlen(flag);
+    if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, flag, n) != 0)
+        return false;
+    *whole = word[2 + n] == '\0';
+    return *whole || word[2 + n] == '=';
+}
+
+/* The same command, to more steps, or 0: to as many as it had. */
+static void put_same(const RtFlags *f, int64_t steps)
+{
+    bool whole;
+    put_command(f, NULL);
+    for (int i = 1; i < f->argc; i++) {
+        if (is_flag(f->argv[i], "resume", &whole))
+            continue;
+        if (steps > 0 && is_flag(f->argv[i], "steps", &whole)) {
+            i += whole;
+            continue;
+        }
+        put_word(f->argv[i]);
+    }
+    printf(" --resume");
+    if (steps > 0)
+        printf(" --steps %lld", (long long)steps);
+    printf("\n");
+}
+
+static void put_sample(const RtTrainer *t, const RtFlags *f)
+{
+    if (t->evaluate == NULL)
+        return;
+    printf("sample:   ");
+    put_command(f, "sample");
+    put_flag("checkpoint", f->checkpoint);
+    put_flag("prompt", rt_is_of_bytes(t) ? "The " : "0"); /* text, or a token's id */
+    printf("\n");
+}
+
+static void put_evaluate(const RtFlags *f)
+{
+    printf("evaluate: ");
+    put_command(f, "eval");
+    put_flag("checkpoint", f->checkpoint);
+    for (int i = 0; i < f->n_eval; i++)
+        put_flag("data", f->eval[i]);
+    if (f->n_eval == 0)
+        put_flag("data", f->data[0]);
+    printf("\n");
+}
+
+void rt_next_print(const Rt *rt, bool stopped)
+{
+    const RtFlags *f = &rt->state->flags;
+    char folder[RT_PATH_BYTES], error[RT_ERROR_BYTES];
+    RtJoin join;
+    if (f->checkpoint == NULL) {
+        printf("the weights were not kept: --checkpoint DIR does\n");
+        return;
+    }
+    if (rt_file_step_path(folder, f->checkpoint, "", rt->state->step))
+        printf("saved in:  %s\n", folder);
+    if (!f->local && rt_join_find(&join, error)) {
+        printf("to go on: the same command with --resume%s\n",
+               stopped ? "" : " and more --steps");
+        return;
+    }
+    printf(stopped ? "to go on:" : "train on: ");
+    put_same(f, stopped ? 0 : 2 * f->steps);
+    if (!stopped) {
+        put_sample(rt->trainer, f);
+        put_evaluate(f);
+    }
+}
