@@ -15,7 +15,7 @@ void rt_best_forget(Rt *rt)
     RtBest *b = &rt->state->best;
     if (rt->rank == 0 && b->step > 0) {
         rt_say("trainer: note: the held-out data are others than when step %lld had the "
-               "lowest loss: the best step is looked for anew",
+               "lowest loss: the search for the best step restarts",
                (long long)b->step);
     }
     *b = (RtBest){0};

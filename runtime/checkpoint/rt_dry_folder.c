@@ -160,7 +160,7 @@ static void check_start(Folder *f)
     if (f->n > 0 && !flags->resume) {
         rt_dry_add(d, "resume", RT_DRY_PROBLEM,
                    "there are checkpoints in %.300s, the newest of step %lld: --resume "
-                   "goes on from it; a new run needs a new folder",
+                   "continues from it; a new run needs a new folder",
                    f->dir, (long long)f->steps[0]);
     } else if (f->n > 0) {
         check_resume(f);

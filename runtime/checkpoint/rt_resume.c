@@ -156,7 +156,7 @@ static void numerics_differ(Rt *rt, const char *folder, uint64_t hash, char *err
     free(theirs);
     snprintf(error, RT_ERROR_BYTES,
              "%s is of other mathematics: its numerics hash is %016llx, this trainer's "
-             "%016llx; %s. To go on with its weights and its step: --accept-numerics; to "
+             "%016llx; %s. To continue with its weights and step: --accept-numerics; to "
              "start a new run with its weights: --init, without --resume",
              folder, (unsigned long long)hash, (unsigned long long)t->numerics_hash,
              told > 0 ? "what differs is listed above"
@@ -260,8 +260,8 @@ bool rt_resume_refuses(Rt *rt, const char *folder, const RtTrainState *s, char *
         has_other_data(rt, s, error);
         snprintf(why, sizeof why, "%s", error);
         snprintf(error, RT_ERROR_BYTES,
-                 "--resume: the data differ from those of %s: %s; restore them, or go on "
-                 "with the new ones by --accept-data",
+                 "--resume: the data differ from those of %s: %s; restore them, or "
+                 "continue with the new ones by --accept-data",
                  folder, why);
     }
     return true;
@@ -439,11 +439,10 @@ bool rt_checkpoint_begin(Rt *rt)
     rt_due_begin(rt);
     int64_t *steps = open_folder(rt, &n);
     if (n > 0 && !f->resume) {
-        rt_refuse(
-            rt,
-            "--checkpoint %s: there are checkpoints, the newest of step %lld: --resume "
-            "goes on from it; a new run needs a new folder",
-            f->checkpoint, (long long)steps[0]);
+        rt_refuse(rt,
+                  "--checkpoint %s: there are checkpoints, the newest of step %lld: "
+                  "--resume continues from it; a new run needs a new folder",
+                  f->checkpoint, (long long)steps[0]);
     }
     if (n == 0 && f->must_resume) {
         rt_refuse(rt,

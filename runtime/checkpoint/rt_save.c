@@ -375,9 +375,9 @@ static bool give_up(Rt *rt, int64_t step, const char *folder, int who)
     if (rt->rank != who)
         rt_leave(rt);
     rt_fail(rt, RT_EXIT_ERROR, "no checkpoint of step %lld: %s; %s", (long long)step, why,
-            c->saved >= 0 ? "earlier checkpoints are intact: --resume goes on from the "
-                            "newest"
-                          : "there is no earlier one");
+            c->saved >= 0
+                ? "earlier checkpoints are intact: --resume continues from the newest"
+                : "there is no earlier one");
 }
 
 bool rt_save_write(Rt *rt, int64_t step)

@@ -85,7 +85,7 @@ static _Noreturn void damaged(const Rt *rt, const char *why)
 {
     rt_fail(rt, RT_EXIT_ERROR,
             "%s is damaged: %s; run trainer --tune-kernels again with the file removed, "
-            "or go on without it",
+            "or continue without it",
             wisdom.path, why);
 }
 

@@ -274,7 +274,7 @@ static void compare_with_checkpoint(RtDigests *d)
     if (rt_record_differs(d->rt, "data", &d->was_data, true, error)) {
         rt_fail(d->rt, RT_EXIT_ERROR,
                 "--resume: all data are hashed now, and they differ from those of %s: "
-                "%s; restore them, or go on with the new ones by --accept-data",
+                "%s; restore them, or continue with the new ones by --accept-data",
                 d->was_in, error);
     }
     if (rt_record_differs(d->rt, "eval", &d->was_eval, true, error) &&

@@ -335,7 +335,7 @@ static int check_reader(const RtFlags *f)
 {
     const char *name = rt_command_table[f->command].name;
     if (f->command == RT_SAMPLE && f->prompt == NULL)
-        return usage("sample: --prompt TEXT is needed: what to go on from");
+        return usage("sample: --prompt TEXT is needed: the text to continue");
     if (f->command == RT_EVAL && f->n_eval == 0)
         return usage("eval: --data FILE is needed: what to evaluate");
     if ((f->checkpoint == NULL) == (f->init == NULL)) {

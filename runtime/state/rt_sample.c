@@ -65,7 +65,7 @@ static int64_t read_prompt(const RtTrainer *t, const char *prompt, int32_t *ids,
         n++;
     }
     if (n == 0)
-        return wrong(error, "--prompt: it is empty: a model goes on from a token");
+        return wrong(error, "--prompt: it is empty: give at least one token");
     if (n > t->seq_tokens) {
         return wrong(error, "--prompt: %lld tokens, but the model's sequences have %lld",
                      (long long)n, (long long)t->seq_tokens);

@@ -8,7 +8,7 @@ BEGIN {
               "without a word|what is no |that is none|which is none|is none of|are none of|none (is|that is) |" \
               "is it that|for want of|makes? of it|begins? anew|newest sound|is sound|(is|are) sound|" \
               "whatever is known|(know|knows) (nothing|neither|no )|never does|" \
-              "stands? still|and their like|who is busiest|say so when", part, "|")
+              "stands? still|(^|[^a-z])(is|are) no [a-z]|goes on from|go on (from|with)|for what is|of what is|anew|due later|and their like|who is busiest|say so when", part, "|")
     patterns = ""
     for (i = 1; i <= n; i++) patterns = patterns (i > 1 ? "|" : "") part[i]
 }
@@ -27,6 +27,7 @@ fence { next }
         }
     }
     text = tolower(text)
+    gsub(/there (is|are) no |(is|are) no (longer|more|such|different)/, "", text)
     # a phrase may go on in the next line
     if (match(wrapped " " text, patterns) && RSTART + RLENGTH > length(wrapped) + 1)
         print FILENAME ":" FNR ": " substr(wrapped " " text, RSTART, RLENGTH)
