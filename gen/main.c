@@ -17,6 +17,13 @@
 
 /* ---- what runs in the child ------------------------------------------------------ */
 
+static void print_annotations(Gen *g, Text *t)
+{
+    ops_load(g);
+    diag_stop_on_errors(g);
+    docs_lua(g, t);
+}
+
 static void print_docs(Gen *g, Text *t)
 {
     const char *what = g->opt.input ? g->opt.input : "";
@@ -35,7 +42,7 @@ static void print_docs(Gen *g, Text *t)
     else if (!strcmp(what, "man-trainer"))
         shell_man(g, t, &trainer);
     else if (!strcmp(what, "lua"))
-        docs_lua(g, t, ld->trainer, &ld->kinds);
+        print_annotations(g, t);
     else
         docs_markdown(g, t, ld->trainer, &ld->kinds);
 }

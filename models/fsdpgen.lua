@@ -1,18 +1,565 @@
 ---@meta fsdpgen
 -- SPDX-License-Identifier: Apache-2.0
 -- Annotations of the description language for editors (LuaLS). Written by
--- `fsdpgen docs lua` from the table that parses descriptions: DO NOT EDIT.
+-- `fsdpgen docs lua` from the tables that parse descriptions: DO NOT EDIT.
 -- luacheck: ignore
 
+---@class (exact) fsdpgen.value  what an op of the graph computes
+---@field name string
+---@field dtype string
+---@field shape integer[]
+
+---@class (exact) fsdpgen.param
+---@field [1] string|integer[] its name in the block; or, with `global`, its dims
+---@field [2]? integer[] its dims, where a name is given
+---@field global? string the whole name, of a parameter that blocks share
+---@field init? "normal"|"zeros"|"ones" its initial values
+---@field std? number spread of `normal`
+---@field decay? boolean weight decay: of matrices unless it says otherwise
+---@field parts? fsdpgen.part[] tensors of a checkpoint that are its rows, in order
+
+---@class (exact) fsdpgen.part
+---@field [1] string name
+---@field [2] integer rows
+
+---@class (exact) fsdpgen.block  what a wrap function is asked about
+---@field name string
+---@field class string
+---@field index integer from 1
+---@field blocks integer of the model
+---@field params integer elements
+---@field pieces fsdpgen.piece[]
+
+---@class (exact) fsdpgen.piece
+---@field name string
+---@field params integer elements
+
+---@class (exact) fsdpgen.op.add
+---@field [1] fsdpgen.value a
+---@field [2] fsdpgen.value b
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.add_layernorm
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value r
+---@field [3] fsdpgen.value w
+---@field [4] fsdpgen.value b
+---@field eps? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.add_pos
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3]? fsdpgen.value starts
+---@field seq integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.add_pos_bwd
+---@field [1] fsdpgen.value dy
+---@field [2]? fsdpgen.value starts
+---@field positions integer
+---@field seq integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.add_rmsnorm
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value r
+---@field [3] fsdpgen.value w
+---@field eps? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.attention
+---@field [1] fsdpgen.value qkv
+---@field [2]? fsdpgen.value starts
+---@field head_dim integer
+---@field heads integer
+---@field kv_heads integer
+---@field scale number
+---@field seq integer
+---@field window? integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.attention_bwd
+---@field [1] fsdpgen.value qkv
+---@field [2] fsdpgen.value o
+---@field [3] fsdpgen.value lse
+---@field [4] fsdpgen.value d_o
+---@field [5]? fsdpgen.value starts
+---@field head_dim integer
+---@field heads integer
+---@field kv_heads integer
+---@field scale number
+---@field seq integer
+---@field window? integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.bias
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value b
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.colsum
+---@field [1] fsdpgen.value dy
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.conv1d
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.conv1d_bias
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value b
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.conv1d_dw
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value dy
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.conv1d_dx
+---@field [1] fsdpgen.value dy
+---@field [2] fsdpgen.value w
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.cross_entropy
+---@field [1] fsdpgen.value logits
+---@field [2] fsdpgen.value targets
+---@field masked? boolean
+---@field smoothing? number
+---@field z? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.cross_entropy_bwd
+---@field [1] fsdpgen.value logits
+---@field [2] fsdpgen.value targets
+---@field [3] fsdpgen.value lse
+---@field masked? boolean
+---@field smoothing? number
+---@field z? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.embed
+---@field [1] fsdpgen.value tokens
+---@field [2] fsdpgen.value w
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.embed_bwd
+---@field [1] fsdpgen.value tokens
+---@field [2] fsdpgen.value dy
+---@field vocab integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.gelu
+---@field [1] fsdpgen.value x
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.gelu_bwd
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value dy
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.layernorm
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value b
+---@field eps? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.layernorm_bwd
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value mean
+---@field [4] fsdpgen.value rstd
+---@field [5] fsdpgen.value dy
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.layernorm_bwd_add
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value mean
+---@field [4] fsdpgen.value rstd
+---@field [5] fsdpgen.value dy
+---@field [6] fsdpgen.value dres
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.layernorm_bwd_add_frozen
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value mean
+---@field [4] fsdpgen.value rstd
+---@field [5] fsdpgen.value dy
+---@field [6] fsdpgen.value dres
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.layernorm_bwd_frozen
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value mean
+---@field [4] fsdpgen.value rstd
+---@field [5] fsdpgen.value dy
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.linear
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.linear_bias
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value b
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.linear_cross_entropy
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value targets
+---@field chunk? integer
+---@field masked? boolean
+---@field smoothing? number
+---@field z? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.linear_cross_entropy_alone
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value targets
+---@field chunk? integer
+---@field masked? boolean
+---@field smoothing? number
+---@field z? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.linear_cross_entropy_frozen
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value targets
+---@field chunk? integer
+---@field masked? boolean
+---@field smoothing? number
+---@field z? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.linear_dw
+---@field [1] fsdpgen.value dy
+---@field [2] fsdpgen.value x
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.linear_dx
+---@field [1] fsdpgen.value dy
+---@field [2] fsdpgen.value w
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.linear_loss
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value targets
+---@field [4] fsdpgen.value row
+---@field chunk integer
+---@field masked boolean
+---@field smoothing number
+---@field z number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.logits_row
+---@field [1] fsdpgen.value logits
+---@field [2] fsdpgen.value row
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.newton_schulz
+---@field [1] fsdpgen.value x
+---@field a number
+---@field b number
+---@field c number
+---@field eps number
+---@field steps integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.qk_norm
+---@field [1] fsdpgen.value qkv
+---@field [2] fsdpgen.value wq
+---@field [3] fsdpgen.value wk
+---@field eps? number
+---@field head_dim integer
+---@field heads integer
+---@field kv_heads integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.qk_norm_bwd
+---@field [1] fsdpgen.value qkv
+---@field [2] fsdpgen.value wq
+---@field [3] fsdpgen.value wk
+---@field [4] fsdpgen.value rstd
+---@field [5] fsdpgen.value dy
+---@field head_dim integer
+---@field heads integer
+---@field kv_heads integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.qk_norm_bwd_frozen
+---@field [1] fsdpgen.value qkv
+---@field [2] fsdpgen.value wq
+---@field [3] fsdpgen.value wk
+---@field [4] fsdpgen.value rstd
+---@field [5] fsdpgen.value dy
+---@field head_dim integer
+---@field heads integer
+---@field kv_heads integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.rmsnorm
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field eps? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.rmsnorm_bwd
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value rstd
+---@field [4] fsdpgen.value dy
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.rmsnorm_bwd_add
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value rstd
+---@field [4] fsdpgen.value dy
+---@field [5] fsdpgen.value dres
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.rmsnorm_bwd_add_frozen
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value rstd
+---@field [4] fsdpgen.value dy
+---@field [5] fsdpgen.value dres
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.rmsnorm_bwd_frozen
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value rstd
+---@field [4] fsdpgen.value dy
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.rope
+---@field [1] fsdpgen.value qkv
+---@field [2] fsdpgen.value table
+---@field [3]? fsdpgen.value starts
+---@field head_dim integer
+---@field heads integer
+---@field kv_heads integer
+---@field seq integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.rope_bwd
+---@field [1] fsdpgen.value dy
+---@field [2] fsdpgen.value table
+---@field [3]? fsdpgen.value starts
+---@field head_dim integer
+---@field heads integer
+---@field kv_heads integer
+---@field seq integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.rope_table
+---@field factor? number
+---@field head_dim integer
+---@field high_freq_factor? number
+---@field low_freq_factor? number
+---@field original? integer
+---@field seq integer
+---@field theta number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.swiglu
+---@field [1] fsdpgen.value gu
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.swiglu_bwd
+---@field [1] fsdpgen.value gu
+---@field [2] fsdpgen.value dy
+---@field name? string of the value
+
+---@class (exact) fsdpgen.g  builds the graph of a block
+---@field add fun(call: fsdpgen.op.add): fsdpgen.value
+---@field add_layernorm fun(call: fsdpgen.op.add_layernorm): fsdpgen.value, fsdpgen.value, fsdpgen.value, fsdpgen.value
+---@field add_pos fun(call: fsdpgen.op.add_pos): fsdpgen.value
+---@field add_pos_bwd fun(call: fsdpgen.op.add_pos_bwd): fsdpgen.value
+---@field add_rmsnorm fun(call: fsdpgen.op.add_rmsnorm): fsdpgen.value, fsdpgen.value, fsdpgen.value
+---@field attention fun(call: fsdpgen.op.attention): fsdpgen.value, fsdpgen.value
+---@field attention_bwd fun(call: fsdpgen.op.attention_bwd): fsdpgen.value
+---@field bias fun(call: fsdpgen.op.bias): fsdpgen.value
+---@field colsum fun(call: fsdpgen.op.colsum): fsdpgen.value
+---@field conv1d fun(call: fsdpgen.op.conv1d): fsdpgen.value
+---@field conv1d_bias fun(call: fsdpgen.op.conv1d_bias): fsdpgen.value
+---@field conv1d_dw fun(call: fsdpgen.op.conv1d_dw): fsdpgen.value
+---@field conv1d_dx fun(call: fsdpgen.op.conv1d_dx): fsdpgen.value
+---@field cross_entropy fun(call: fsdpgen.op.cross_entropy): fsdpgen.value, fsdpgen.value
+---@field cross_entropy_bwd fun(call: fsdpgen.op.cross_entropy_bwd): fsdpgen.value
+---@field embed fun(call: fsdpgen.op.embed): fsdpgen.value
+---@field embed_bwd fun(call: fsdpgen.op.embed_bwd): fsdpgen.value
+---@field gelu fun(call: fsdpgen.op.gelu): fsdpgen.value
+---@field gelu_bwd fun(call: fsdpgen.op.gelu_bwd): fsdpgen.value
+---@field layernorm fun(call: fsdpgen.op.layernorm): fsdpgen.value, fsdpgen.value, fsdpgen.value
+---@field layernorm_bwd fun(call: fsdpgen.op.layernorm_bwd): fsdpgen.value, fsdpgen.value, fsdpgen.value
+---@field layernorm_bwd_add fun(call: fsdpgen.op.layernorm_bwd_add): fsdpgen.value, fsdpgen.value, fsdpgen.value
+---@field layernorm_bwd_add_frozen fun(call: fsdpgen.op.layernorm_bwd_add_frozen): fsdpgen.value
+---@field layernorm_bwd_frozen fun(call: fsdpgen.op.layernorm_bwd_frozen): fsdpgen.value
+---@field linear fun(call: fsdpgen.op.linear): fsdpgen.value
+---@field linear_bias fun(call: fsdpgen.op.linear_bias): fsdpgen.value
+---@field linear_cross_entropy fun(call: fsdpgen.op.linear_cross_entropy): fsdpgen.value, fsdpgen.value, fsdpgen.value
+---@field linear_cross_entropy_alone fun(call: fsdpgen.op.linear_cross_entropy_alone): fsdpgen.value, fsdpgen.value
+---@field linear_cross_entropy_frozen fun(call: fsdpgen.op.linear_cross_entropy_frozen): fsdpgen.value, fsdpgen.value
+---@field linear_dw fun(call: fsdpgen.op.linear_dw): fsdpgen.value
+---@field linear_dx fun(call: fsdpgen.op.linear_dx): fsdpgen.value
+---@field linear_loss fun(call: fsdpgen.op.linear_loss): fsdpgen.value, fsdpgen.value
+---@field logits_row fun(call: fsdpgen.op.logits_row): fsdpgen.value
+---@field newton_schulz fun(call: fsdpgen.op.newton_schulz): fsdpgen.value
+---@field qk_norm fun(call: fsdpgen.op.qk_norm): fsdpgen.value, fsdpgen.value
+---@field qk_norm_bwd fun(call: fsdpgen.op.qk_norm_bwd): fsdpgen.value, fsdpgen.value, fsdpgen.value
+---@field qk_norm_bwd_frozen fun(call: fsdpgen.op.qk_norm_bwd_frozen): fsdpgen.value
+---@field rmsnorm fun(call: fsdpgen.op.rmsnorm): fsdpgen.value, fsdpgen.value
+---@field rmsnorm_bwd fun(call: fsdpgen.op.rmsnorm_bwd): fsdpgen.value, fsdpgen.value
+---@field rmsnorm_bwd_add fun(call: fsdpgen.op.rmsnorm_bwd_add): fsdpgen.value, fsdpgen.value
+---@field rmsnorm_bwd_add_frozen fun(call: fsdpgen.op.rmsnorm_bwd_add_frozen): fsdpgen.value
+---@field rmsnorm_bwd_frozen fun(call: fsdpgen.op.rmsnorm_bwd_frozen): fsdpgen.value
+---@field rope fun(call: fsdpgen.op.rope): fsdpgen.value
+---@field rope_bwd fun(call: fsdpgen.op.rope_bwd): fsdpgen.value
+---@field rope_table fun(call: fsdpgen.op.rope_table): fsdpgen.value
+---@field swiglu fun(call: fsdpgen.op.swiglu): fsdpgen.value
+---@field swiglu_bwd fun(call: fsdpgen.op.swiglu_bwd): fsdpgen.value
+---@field param fun(self: fsdpgen.g, spec: fsdpgen.param): fsdpgen.value declares a parameter
+---@field cut fun(self: fsdpgen.g, name: string) a piece of the block begins
+---@field tokens fun(self: fsdpgen.g): fsdpgen.value token ids
+---@field targets fun(self: fsdpgen.g): fsdpgen.value ids to be predicted
+---@field starts fun(self: fsdpgen.g): fsdpgen.value? where each token's document begins; nil without `documents`
+
+---@class (exact) fsdpgen.b  builds the blocks of a model, in order
+---@field block fun(self: fsdpgen.b, name: string, class: string, prefix: string, build: (fun(g: fsdpgen.g, x: fsdpgen.value): fsdpgen.value), x?: fsdpgen.value): fsdpgen.value
+
 ---@class fsdpgen.model  what an architecture returns for its dimensions
+
+---@class fsdpgen.row  a field of an architecture: { name, type, attributes }
+---@field [1] string name
+---@field [2] "int"|"number"|"bool"|"string"|"table"|"list" type
+---@field doc? string
+---@field default? any a value, or a function of the fields above it
+---@field default_text? string a computed default in words
+---@field optional? boolean it may be missing
+---@field min? number
+---@field max? number
+---@field above? number exclusive
+---@field below? number exclusive
+---@field values? string[] words that are legal
+---@field fields? fsdpgen.row[] of a table
+---@field item? fsdpgen.row of a list
 
 ---@class (exact) fsdpgen.arch
 ---@field name string
 ---@field doc? string
----@field fields table[] rows { name, type, attributes }
+---@field fields fsdpgen.row[]
 ---@field values? table names reachable through the architecture
 ---@field check? fun(m: table, fail: fun(path: string, problem: string, help?: string))
----@field build fun(m: table, b: table)
+---@field build fun(m: table, b: fsdpgen.b)
+---@field config? fun(m: table, t: fsdpgen.config): table? config.json, its keys in order; nil: none
+
+---@class (exact) fsdpgen.config
+---@field dtype string as config.json names it
+---@field document_end? integer
+
+---@class (exact) fsdpgen.gpt2.dimensions
+---@field layers integer transformer blocks
+---@field dim integer width of the residual stream
+---@field heads integer attention heads; divides dim
+---@field ffn? integer width of the feed-forward
+---@field vocab? integer token ids
+---@field max_positions? integer learned positions
+---@field norm_eps? number added to the variance
+---@field tied? boolean the head reads the embedding
+---@field init_std? number spread of new matrices
+
+---@class (exact) fsdpgen.gpt2.m
+---@field layers integer transformer blocks
+---@field dim integer width of the residual stream
+---@field heads integer attention heads; divides dim
+---@field ffn integer width of the feed-forward
+---@field vocab integer token ids
+---@field max_positions integer learned positions
+---@field norm_eps number added to the variance
+---@field tied boolean the head reads the embedding
+---@field init_std number spread of new matrices
+---@field seq integer the trainer's
+---@field micro_batch integer the trainer's
+---@field loss_chunk_tokens integer the trainer's
+
+---@class fsdpgen.gpt2
+---@overload fun(dimensions: fsdpgen.gpt2.dimensions): fsdpgen.model
+
+---@class (exact) fsdpgen.llama.dimensions.rope.scaling
+---@field factor number how far long wavelengths are stretched
+---@field low_freq_factor? number wavelengths over original / this are stretched fully
+---@field high_freq_factor? number wavelengths under original / this are left alone
+---@field original? integer tokens it was first trained on
+
+---@class (exact) fsdpgen.llama.dimensions.rope
+---@field theta? number base of the wavelengths
+---@field scaling? fsdpgen.llama.dimensions.rope.scaling Llama 3.1's stretching of long wavelengths
+
+---@class (exact) fsdpgen.llama.dimensions
+---@field layers integer transformer blocks
+---@field dim integer width of the residual stream
+---@field heads integer query heads
+---@field kv_heads? integer key and value heads; divides heads
+---@field head_dim? integer width of a head; even
+---@field ffn integer width of the gated feed-forward
+---@field vocab integer token ids
+---@field rope? fsdpgen.llama.dimensions.rope rotary positions, rotate-half as in Hugging Face
+---@field norm_eps? number added to the mean square
+---@field tied? boolean the head reads the embedding
+---@field qkv_bias? boolean biases on q, k and v (Qwen2.5)
+---@field qk_norm? boolean RMS norm of q and k heads (Qwen3)
+---@field window? integer tokens that a token sees, itself included; 0: all before it (Mistral)
+---@field init_std? number spread of new matrices
+---@field scale_residual_init? boolean matrices that write the residual start at init_std / sqrt(2 layers)
+
+---@class (exact) fsdpgen.llama.m.rope.scaling
+---@field factor number how far long wavelengths are stretched
+---@field low_freq_factor number wavelengths over original / this are stretched fully
+---@field high_freq_factor number wavelengths under original / this are left alone
+---@field original integer tokens it was first trained on
+
+---@class (exact) fsdpgen.llama.m.rope
+---@field theta number base of the wavelengths
+---@field scaling? fsdpgen.llama.m.rope.scaling Llama 3.1's stretching of long wavelengths
+
+---@class (exact) fsdpgen.llama.m
+---@field layers integer transformer blocks
+---@field dim integer width of the residual stream
+---@field heads integer query heads
+---@field kv_heads integer key and value heads; divides heads
+---@field head_dim integer width of a head; even
+---@field ffn integer width of the gated feed-forward
+---@field vocab integer token ids
+---@field rope fsdpgen.llama.m.rope rotary positions, rotate-half as in Hugging Face
+---@field norm_eps number added to the mean square
+---@field tied boolean the head reads the embedding
+---@field qkv_bias boolean biases on q, k and v (Qwen2.5)
+---@field qk_norm boolean RMS norm of q and k heads (Qwen3)
+---@field window integer tokens that a token sees, itself included; 0: all before it (Mistral)
+---@field init_std number spread of new matrices
+---@field scale_residual_init boolean matrices that write the residual start at init_std / sqrt(2 layers)
+---@field seq integer the trainer's
+---@field micro_batch integer the trainer's
+---@field loss_chunk_tokens integer the trainer's
+
+---@class fsdpgen.llama
+---@field scaling_3_1 fsdpgen.llama.dimensions.rope.scaling
+---@field scaling_3_2 fsdpgen.llama.dimensions.rope.scaling
+---@overload fun(dimensions: fsdpgen.llama.dimensions): fsdpgen.model
 
 ---@class (exact) fsdpgen.adamw
 ---@field lr? number base learning rate
@@ -77,22 +624,27 @@
 ---@field blocks? integer blocks of a unit
 ---@field embed? "own"|"join" the embedding: a unit of its own, or with the layers after it
 ---@field head? "own"|"join" the head: a unit of its own, or with the layers before it
+---@field [1]? integer blocks of a unit
 
 ---@class (exact) fsdpgen.by_size
----@field params integer parameters of a unit, at most, unless one piece has more
+---@field params? integer parameters of a unit, at most, unless one piece has more
 ---@field embed? "own"|"join" the embedding: a unit of its own, or with the layers after it
 ---@field head? "own"|"join" the head: a unit of its own, or with the layers before it
+---@field [1]? integer parameters of a unit, at most, unless one piece has more
 
 ---@class (exact) fsdpgen.by_name
----@field names number[] patterns of the names of blocks and pieces
+---@field names? (string|string[])[] patterns of the names of blocks and pieces
+---@field [integer] string|string[] patterns of the names of blocks and pieces
 
 ---@class (exact) fsdpgen.root_only
 
 ---@class (exact) fsdpgen.every
----@field blocks integer one block in so many is recomputed
+---@field blocks? integer one block in so many is recomputed
+---@field [1]? integer one block in so many is recomputed
 
 ---@class (exact) fsdpgen.ops
----@field names string[] of ops: `ops { "swiglu", "rmsnorm" }`
+---@field names? string[] of ops: `ops { "swiglu", "rmsnorm" }`
+---@field [integer] string of ops: `ops { "swiglu", "rmsnorm" }`
 
 ---@class (exact) fsdpgen.cpu
 ---@field arch? string the compiler's `-march` value
@@ -106,8 +658,8 @@
 
 ---@class (exact) fsdpgen.cuda
 ---@field gpu? "a100-40gb"|"a100-80gb"|"l40s"|"rtx4090"|"h100"|"h200"|"b200"|"rtx5090" what it is planned for: how much memory, for which architecture
----@field arch? string[]|string architectures whose kernels the trainer carries
----@field memory? string usable memory of an idle GPU
+---@field arch? ("sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a")[]|"sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a" architectures whose kernels the trainer carries
+---@field memory? string that a program can have on an idle one
 ---@field reserve? string of it what is left to the context, to cuBLAS and NCCL; the plan must fit beside it
 ---@field rates? fsdpgen.cuda.rates to predict the time of a step by
 ---@field attention? "generated"|"cudnn" by generated kernels, or by cuDNN's: bf16 or f16 on sm_90 and sm_90a, without `documents`
@@ -187,7 +739,7 @@
 ---@field reduction? "tree"|"library" order in which gradients are summed over ranks: a tree that does not know them, or as a library would, one after the other; then mesh, strategy and accumulate are inside the hash, too
 ---@field mesh? fsdpgen.trainer.mesh ranks along each axis
 ---@field strategy? "full_shard"|"no_shard"|"shard_grad_op"|"hybrid_shard"|"shard_optimizer" what is sharded: `"shard_optimizer"` only the optimizer's state (ZeRO-1)
----@field wrap? fsdpgen.per_block|fsdpgen.by_size|fsdpgen.by_name|fsdpgen.root_only|integer|function what is gathered and freed together: a unit
+---@field wrap? fsdpgen.per_block|fsdpgen.by_size|fsdpgen.by_name|fsdpgen.root_only|integer|fun(block: fsdpgen.block): boolean|string|table<string, boolean|string> what is gathered and freed together: a unit
 ---@field reshard_after_forward? boolean|integer free the gathered weights between forward and backward; N: groups of N ranks keep them, a part each
 ---@field prefetch? fsdpgen.trainer.prefetch|integer units gathered ahead of their use
 ---@field recompute? "none"|"cheap"|"block"|"auto"|fsdpgen.every|fsdpgen.ops activations computed again in the backward
@@ -241,28 +793,28 @@ function wsd(fields) end
 ---@return fsdpgen.inverse_sqrt
 function inverse_sqrt(fields) end
 
----@param blocks integer
+---@param fields fsdpgen.per_block|integer
 ---@return fsdpgen.per_block
-function per_block(blocks) end
+function per_block(fields) end
 
----@param params integer
+---@param fields fsdpgen.by_size|integer
 ---@return fsdpgen.by_size
-function by_size(params) end
+function by_size(fields) end
 
----@param names integer
+---@param fields fsdpgen.by_name
 ---@return fsdpgen.by_name
-function by_name(names) end
+function by_name(fields) end
 
 ---@type fsdpgen.root_only
 root_only = {}
 
----@param blocks integer
+---@param fields fsdpgen.every|integer
 ---@return fsdpgen.every
-function every(blocks) end
+function every(fields) end
 
----@param names integer
+---@param fields fsdpgen.ops
 ---@return fsdpgen.ops
-function ops(names) end
+function ops(fields) end
 
 ---@param fields? fsdpgen.cpu
 ---@return fsdpgen.cpu

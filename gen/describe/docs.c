@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* docs.c: the reference of the description language. In: the same fields that parse it.
- * Out: Markdown for docs/reference.md (`fsdpgen docs`), or annotations that editors with
- * the Lua language server read (`fsdpgen docs lua`, committed as models/fsdpgen.lua). */
+ * Out: Markdown for docs/reference.md (`fsdpgen docs`). Annotations for editors are made
+ * in shell/annotations.c. */
 #include "describe/load.h"
 
 #include <lauxlib.h>
 #include <string.h>
 
-/* ---- words that both forms use --------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------- */
 
 static void add_range(Text *t, const Field *f)
 {
@@ -164,125 +164,5 @@ void docs_markdown(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds)
         text_printf(t,
                     "\n\n| field | values | default | what it is |\n|---|---|---|---|\n");
         add_rows(g, t, k->fields, "", kinds, false);
-    }
-}
-
-/* ---- LuaLS annotations ----------------------------------------------------------- */
-
-static void add_lua_type(Text *t, const Field *f, const char *owner)
-{
-    if (f->values.count) {
-        for (int i = 0; i < f->values.count; i++)
-            text_printf(t, "%s\"%s\"", i ? "|" : "", f->values.items[i]);
-        for (int i = 0; i < f->kinds.count; i++)
-            text_printf(t, "|fsdpgen.%s", f->kinds.items[i]);
-        for (int i = 0; i < f->later_kinds.count; i++)
-            text_printf(t, "|fsdpgen.%s", f->later_kinds.items[i]);
-        return;
-    }
-    switch (f->type) {
-    case FIELD_INT:
-        text_printf(t, "integer");
-        break;
-    case FIELD_NUMBER:
-        text_printf(t, "number");
-        break;
-    case FIELD_BOOL:
-        text_printf(t, "boolean");
-        break;
-    case FIELD_STRING:
-        text_printf(t, "string");
-        break;
-    case FIELD_TABLE:
-        text_printf(t, "fsdpgen.%s.%s", owner, f->name);
-        break;
-    case FIELD_LIST:
-        if (f->item->type == FIELD_TABLE)
-            text_printf(t, "fsdpgen.%s.%s[]", owner, f->name);
-        else
-            text_printf(t, f->item->type == FIELD_STRING ? "string[]" : "number[]");
-        if (f->alone)
-            text_printf(t, "|string");
-        break;
-    case FIELD_MODEL:
-        text_printf(t, "fsdpgen.model");
-        break;
-    case FIELD_ANY:
-        text_printf(t, "any");
-        break;
-    case FIELD_RECORD:
-        for (int i = 0; i < f->kinds.count; i++)
-            text_printf(t, "%sfsdpgen.%s", i ? "|" : "", f->kinds.items[i]);
-        break;
-    }
-    if (f->number_sets.count || f->number_makes || f->number)
-        text_printf(t, "|integer");
-    if (f->func)
-        text_printf(t, "|function");
-}
-
-static void add_class(Gen *g, Text *t, const Fields *fields, const char *name)
-{
-    for (int i = 0; i < fields->count;
-         i++) /* tables inside first: they are classes too */
-        if (fields->items[i].fields ||
-            (fields->items[i].item && fields->items[i].item->fields))
-            add_class(g, t,
-                      fields->items[i].fields ? fields->items[i].fields
-                                              : fields->items[i].item->fields,
-                      gen_printf(g, "%s.%s", name, fields->items[i].name));
-    text_printf(t, "---@class (exact) fsdpgen.%s\n", name);
-    for (int i = 0; i < fields->count; i++) {
-        const Field *f = &fields->items[i];
-        bool needed = !f->optional && f->default_ref == LUA_NOREF;
-
-        text_printf(t, "---@field %s%s ", f->name, needed ? "" : "?");
-        add_lua_type(t, f, name);
-        text_printf(t, " %s%s\n", f->doc ? f->doc : "", f->later ? " (later)" : "");
-    }
-    text_printf(t, "\n");
-}
-
-void docs_lua(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds)
-{
-    text_printf(
-        t, "---@meta fsdpgen\n"
-           "-- SPDX-License-Identifier: Apache-2.0\n"
-           "-- Annotations of the description language for editors (LuaLS). Written by\n"
-           "-- `fsdpgen docs lua` from the table that parses descriptions: DO NOT EDIT.\n"
-           "-- luacheck: ignore\n\n"
-           "---@class fsdpgen.model  what an architecture returns for its dimensions\n\n"
-           "---@class (exact) fsdpgen.arch\n"
-           "---@field name string\n"
-           "---@field doc? string\n"
-           "---@field fields table[] rows { name, type, attributes }\n"
-           "---@field values? table names reachable through the architecture\n"
-           "---@field check? fun(m: table, fail: fun(path: string, problem: string, "
-           "help?: string))\n"
-           "---@field build fun(m: table, b: table)\n\n");
-    for (int i = 0; i < kinds->count; i++)
-        add_class(g, t, kinds->items[i].fields, kinds->items[i].name);
-    add_class(g, t, trainer, "trainer");
-    text_printf(t, "---@param fields fsdpgen.trainer\n---@return fsdpgen.trainer\n"
-                   "function trainer(fields) end\n\n"
-                   "---@param fields fsdpgen.arch\n"
-                   "---@return fun(dimensions: table): fsdpgen.model\n"
-                   "function arch(fields) end\n");
-    for (int i = 0; i < kinds->count; i++) {
-        const Kind *k = &kinds->items[i];
-
-        if (k->constant) {
-            text_printf(t, "\n---@type fsdpgen.%s\n%s = {}\n", k->name, k->name);
-        } else if (k->positional) {
-            text_printf(t,
-                        "\n---@param %s integer\n---@return fsdpgen.%s\n"
-                        "function %s(%s) end\n",
-                        k->positional, k->name, k->name, k->positional);
-        } else {
-            text_printf(t,
-                        "\n---@param fields%s fsdpgen.%s\n---@return fsdpgen.%s\n"
-                        "function %s(fields) end\n",
-                        k->fields->count ? "?" : "", k->name, k->name, k->name);
-        }
     }
 }

@@ -48,6 +48,7 @@ typedef struct Field {
     const char *number_makes;
     const char *number; /* of a bool: what an integer would mean, NULL: none is legal */
     const char *func; /* of a record: what a function in its place is, NULL: not legal */
+    const char *editor; /* its type in annotations, where the others do not say it; or NULL */
     const char *later_number, *later_function; /* what such a value would mean */
     bool later;
     int only_ref; /* the one value available now, LUA_NOREF: any */
@@ -118,8 +119,7 @@ const char *words_join(Gen *g, const Words *w, const char *quote);
 const char *words_all(Gen *g, const Words *w); /* a, b and c */
 Words fields_names(Gen *g, const Fields *f);
 
-/* The reference: Markdown tables, or LuaLS annotations. */
+/* The reference: tables of Markdown. Annotations for editors are in shell/annotations.c. */
 void docs_markdown(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds);
-void docs_lua(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds);
 
 #endif

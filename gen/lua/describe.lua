@@ -20,6 +20,7 @@
 --   number_sets    a number sets these fields
 --   number         of a bool: an integer from min to max may stand instead, and is this
 --   func           of a record: what a function in its place is
+--   editor         the type that annotations have for an "any", or for that function
 --   hash      in, out, platform or none: what a change of it changes (the two hashes);
 --             inherited by the fields inside
 --   later     true: the field exists, its implementation not yet: an error that says so.
@@ -252,6 +253,7 @@ local trainer = {
       doc = "what is sharded: `\"shard_optimizer\"` only the optimizer's state (ZeRO-1)" },
     { "wrap", "record", kinds = { "per_block", "by_size", "by_name", "root_only" },
       number_makes = "per_block", func = "a function of each block",
+      editor = "fun(block: fsdpgen.block): boolean|string|table<string, boolean|string>",
       default = "per_block", hash = "out",
       doc = "what is gathered and freed together: a unit" },
     { "reshard_after_forward", "bool", number = "a group size", min = 1, max = 1024,
@@ -343,7 +345,7 @@ local constructors = {
           doc = "parameters of a unit, at most, unless one piece has more" },
         embed, head } },
     { "by_name", positional = "names", fields = {
-        { "names", "list", item = { "name", "any" },
+        { "names", "list", item = { "name", "any", editor = "string|string[]" },
           example = '{ "layers.*.mlp_*", { "embed", "head" } }',
           doc = "patterns of the names of blocks and pieces" } } },
     { "root_only", constant = true, fields = {} },

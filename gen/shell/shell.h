@@ -46,6 +46,9 @@ void complete_fish(Gen *g, Text *t, const CommandLine *p, const OptionList *fiel
 int init_run(Gen *g);
 const char *init_arch_name(int i); /* it can begin with; NULL after the last */
 
+/* annotations.c: of the description language, for editors; after ops_load */
+void docs_lua(Gen *g, Text *t);
+
 /* man.c, docs_options.c */
 void shell_man(Gen *g, Text *t, const CommandLine *p);
 void shell_markdown(Gen *g, Text *t, const CommandLine *p);

@@ -73,6 +73,7 @@ local function head(g, m, x)
     return loss
 end
 
+---@param m fsdpgen.gpt2.m
 local function check(m, fail)
     if m.dim % m.heads ~= 0 then
         fail("heads", ("%d does not divide dim (%d)"):format(m.heads, m.dim),
@@ -85,6 +86,8 @@ local function check(m, fail)
 end
 
 -- config.json as transformers writes it.
+---@param m fsdpgen.gpt2.m
+---@param t fsdpgen.config
 local function config(m, t)
     return {
         { "architectures", { "GPT2LMHeadModel" } },
@@ -108,6 +111,8 @@ local function config(m, t)
     }
 end
 
+---@param m fsdpgen.gpt2.m
+---@param b fsdpgen.b
 local function build(m, b)
     local x = b:block("embed", "embed", "transformer.", function(g)
         return embed(g, m)
@@ -137,4 +142,4 @@ return arch {
     check = check,
     build = build,
     config = config,
-}
+} --[[@as fsdpgen.gpt2]]

@@ -112,6 +112,7 @@ local function head(g, m, x)
     return loss
 end
 
+---@param m fsdpgen.llama.m
 local function check(m, fail)
     if m.head_dim == m.dim // m.heads and m.dim % m.heads ~= 0 then
         fail("heads", ("%d does not divide dim (%d)"):format(m.heads, m.dim),
@@ -136,6 +137,8 @@ local function check(m, fail)
 end
 
 -- config.json as transformers writes it.
+---@param m fsdpgen.llama.m
+---@param t fsdpgen.config
 local function config(m, t)
     if m.qk_norm and m.qkv_bias then
         return nil -- no family of Hugging Face's has both
@@ -183,6 +186,8 @@ local function config(m, t)
     return c
 end
 
+---@param m fsdpgen.llama.m
+---@param b fsdpgen.b
 local function build(m, b)
     local residual_std = m.init_std
     if m.scale_residual_init then
@@ -247,4 +252,4 @@ return arch {
     check = check,
     build = build,
     config = config,
-}
+} --[[@as fsdpgen.llama]]

@@ -269,6 +269,70 @@ installed() {
         <("$FSDPGEN" docs man)
 }
 
+# What an editor with the Lua language server would say of descriptions: a checker of ours over the
+# annotations. It finds nothing in what is shipped, and each mistake that is planted in a copy.
+editor_says() { "$WORK/lua_run" "$here/annotations/check.lua" "$here/annotations" "$@"; }
+
+finds() { # WHAT FILE SED MESSAGE: in a copy of models/, with that edit
+    rm -rf "$WORK/planted"
+    cp -R "$ROOT/models" "$WORK/planted"
+    sed -i "$3" "$WORK/planted/$2"
+    editor_says "$WORK/planted/fsdpgen.lua" "$WORK"/planted/{demo,llama8b}.lua "$WORK"/planted/arch/*.lua \
+        >"$WORK/found" 2>&1
+    if cmp -s "$ROOT/models/$2" "$WORK/planted/$2"; then
+        bad "annotations: $1: nothing is planted"
+    elif grep -qF "/planted/$2:" "$WORK/found" && grep -qF "$4" "$WORK/found"; then
+        ok "annotations: $1"
+    else
+        bad "annotations: $1: no '$4'" "$WORK/found"
+    fi
+}
+
+annotations() {
+    local lua description
+    for lua in lua5.4 lua-5.4 lua54 lua; do pkg-config --exists $lua && break; done
+    # shellcheck disable=SC2046
+    cc -O1 "$ROOT/tests/graph/lua_run.c" -o "$WORK/lua_run" $(pkg-config --cflags --libs $lua) ||
+        { bad "lua_run.c"; return; }
+    check "annotations: models/ and its architectures" editor_says "$ROOT/models/fsdpgen.lua" \
+        $(find "$ROOT/models" -name '*.lua' ! -name fsdpgen.lua | sort)
+    "$FSDPGEN" init "$WORK/edited/a.lua" >/dev/null && "$FSDPGEN" init "$WORK/edited/b.lua" --arch gpt2 \
+        --target cuda --force >/dev/null || bad "init"
+    check "annotations: what init writes, by the library beside it" editor_says \
+        "$WORK/edited/.fsdpgen/fsdpgen.lua" "$WORK/edited/a.lua" "$WORK/edited/b.lua"
+    finds "a text for a number" llama8b.lua 's/dim = 4096/dim = "4096"/' \
+        'fsdpgen.llama.dimensions.dim is "4096", not integer'
+    finds "an unknown dimension" llama8b.lua 's/ffn = /fnn = /' 'fsdpgen.llama.dimensions has no field fnn'
+    finds "a missing one" llama8b.lua 's/heads = 32, //' 'fsdpgen.llama.dimensions needs the field heads'
+    finds "an unknown name of an architecture" llama8b.lua 's/scaling_3_1/scaling_3_3/' 'has no field scaling_3_3'
+    finds "an unknown field" llama8b.lua 's/seq = 8192/seqq = 8192/' 'fsdpgen.trainer has no field seqq'
+    finds "one of a table" llama8b.lua 's/mesh = {/mesh = { tensr = 1,/' 'fsdpgen.trainer.mesh has no field tensr'
+    finds "one of an optimizer" llama8b.lua 's/adamw {/adamw { momentum = 1,/' 'fsdpgen.adamw has no field momentum'
+    finds "a value of a list" llama8b.lua 's/0.95 }/"0.95" }/' 'betas[2] is "0.95", not number'
+    finds "a fraction for an integer" llama8b.lua 's/steps = 100000/steps = 1e5/' 'cosine.steps is number, not integer'
+    finds "a word" llama8b.lua 's/mesh = {/recompute = "all", mesh = {/' 'recompute is "all", not "none"'
+    finds "a schedule for an optimizer" llama8b.lua 's/^    lr = cosine/    optimizer = cosine/' \
+        'optimizer is fsdpgen.cosine, not'
+    finds "an unknown constructor" llama8b.lua 's/adamw {/adamm {/' 'there is no adamm'
+    finds "names of units" demo.lua 's/mesh = {/wrap = by_name { "a", 3 }, mesh = {/' \
+        'fsdpgen.by_name[2] is integer, not string|string[]'
+    finds "an unknown method" arch/llama.lua 's/g:param/g:parm/' 'fsdpgen.g has no field parm'
+    finds "an unknown op" arch/llama.lua 's/g\.swiglu/g.swigl/' 'fsdpgen.g has no field swigl'
+    finds "a field that m lacks" arch/llama.lua 's/m\.window,/m.windw,/' 'fsdpgen.llama.m has no field windw'
+    finds "an attribute's type" arch/llama.lua 's/eps = m.norm_eps/eps = m.tied/' 'rmsnorm.eps is boolean, not number'
+    finds "an unknown attribute" arch/llama.lua 's/window = m/windows = m/' 'fsdpgen.op.attention has no field windows'
+    finds "a missing input" arch/llama.lua 's/g\.add { x, feed/g.add { feed/' 'fsdpgen.op.add needs a value at 2'
+    finds "a number for an input" arch/gpt2.lua 's/g\.gelu { up/g.gelu { 1/' 'gelu[1] is integer, not fsdpgen.value'
+    finds "an argument" arch/llama.lua 's/g:cut "mlp_up"/g:cut(3)/' 'name of g.cut is integer, not string'
+    finds "a missing argument" arch/gpt2.lua 's/b:block("embed", "embed", "transformer."/b:block("embed", "embed"/' \
+        'prefix of b.block is a function, not string'
+    finds "an initial value" arch/gpt2.lua 's/init = "ones"/init = "one"/' 'fsdpgen.param.init is "one", not'
+    finds "what config gets" arch/gpt2.lua 's/t\.document_end/t.document_ends/' 'fsdpgen.config has no field document_ends'
+    finds "a row's type" arch/gpt2.lua 's/{ "vocab", "int"/{ "vocab", "in"/' 'fsdpgen.row[2] is "in", not'
+    finds "a class that is not declared" fsdpgen.lua 's/^---@class (exact) fsdpgen.part$/---@class fsdpgen.prt/' \
+        'fsdpgen.part is not declared'
+}
+
 # The Dockerfiles, which nothing here can build: packages, paths, tags, the user; and the files that
 # they copy are enough for CMake.
 packages_of() { # DOCKERFILE STAGE: the packages of its n-th apt-get install
@@ -311,5 +375,6 @@ part completion_others completion_others
 part manual manual
 part init init
 part installed installed
+part annotations annotations
 part dockerfiles dockerfiles
 finish
