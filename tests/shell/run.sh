@@ -24,7 +24,7 @@ wrong() {
 options() {
     cd "$WORK" || exit 70
     wrong "an unknown option" "check: unknown option --sett; did you mean --set?" check x.lua --sett a=1
-    wrong "one like none" "check: unknown option --frobnicate" check x.lua --frobnicate
+    wrong "one like none" "check: unknown option --frobnicate; a field of the description is set by --set FIELD=VALUE" check x.lua --frobnicate
     wrong "another command's" 'check: --output is not an option of `check`, but of: generate, tokenize' check x.lua --output d
     wrong "another command's, by its letter" 'check: --output is not an option of `check`, but of: generate, tokenize' check x.lua -o d
     wrong "one of plan, for the default" '--json is not an option of `generate`, but of: plan, diff' x.lua -o d --json
