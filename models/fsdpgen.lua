@@ -655,6 +655,7 @@
 ---@field tflops? number of bf16 matrix products
 ---@field memory? number GB/s from memory
 ---@field link? number GB/s that a rank receives from others
+---@field peak? number TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: it prints none
 
 ---@class (exact) fsdpgen.cuda
 ---@field gpu? "a100-40gb"|"a100-80gb"|"l40s"|"rtx4090"|"h100"|"h200"|"b200"|"rtx5090" what it is planned for: how much memory, for which architecture
