@@ -254,6 +254,30 @@ compared_positions() {
     done
 }
 
+# ---- none at all ------------------------------------------------------------------------------------
+
+# checkpoint.config = "none" is outside the hash, and what reads checkpoints does without the file.
+absent_config() {
+    local ck=$WORK/absent.ck
+    make_trainer present "$llama" mesh.shard=1 && run present 3 &&
+        make_trainer absent "$llama" mesh.shard=1 checkpoint.config=none || {
+        bad 'trainers with and without config.json' "$WORK/present.err"
+        return
+    }
+    rm -rf "$ck"
+    check 'a trainer without config.json saves' run absent 2 --checkpoint "$ck"
+    check 'there is none' test -e "$ck/step-00000002/model.safetensors" -a \
+        ! -e "$ck/step-00000002/config.json"
+    check 'it verifies' "$WORK/absent/trainer" verify "$ck"
+    check 'it resumes' run absent 3 --checkpoint "$ck" --resume
+    check 'with the bits of a trainer with one' cmp "$WORK/absent.result" "$WORK/present.result"
+    check 'its weights begin a run' "$WORK/absent/trainer" --data "$data" --steps 1 --threads 1 \
+        --init "$ck/step-00000003"
+    check 'a trainer with one goes on' run present 4 --checkpoint "$ck" --resume
+    check 'and writes it' grep -q LlamaForCausalLM "$ck/step-00000004/config.json"
+}
+
+part absent_config absent_config
 part carried_values:families carried_values
 part own_end:families own_end
 part hostile_values:families hostile_values
