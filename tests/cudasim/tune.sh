@@ -12,7 +12,7 @@ tuned_run() {
     while [ $# -gt 0 ] && [ "$1" != -- ]; do sets+=("$1"); shift; done
     [ $# -gt 0 ] && shift
     (for set in timeout=90 ${sets[@]+"${sets[@]}"}; do export "${set?}"; done
-     train "$dir" "$data" 1 --threads 1 "$@")
+     train "$dir" "$data" 1 --threads 1 --verbose "$@")
 }
 
 platform_of() { grep -o 'platform [0-9a-f]*' "$1.out"; }
@@ -93,7 +93,7 @@ foreign_files() {
     refused "another file" "does not begin as a file of this trainer" "$dir"
     refused "no such file" "there is no such file" "$dir" -- --kernels "$WORK/none.wis"
     mkfifo "$WORK/pipe.wis"
-    refused "a pipe" "is no file of at most" "$dir" TRAIN_SECONDS=20 -- --kernels "$WORK/pipe.wis"
+    refused "a pipe" "is not a file of at most" "$dir" TRAIN_SECONDS=20 -- --kernels "$WORK/pipe.wis"
     cp "$WORK/sound.wis" "$wis"
 }
 
