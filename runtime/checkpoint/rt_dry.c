@@ -153,7 +153,9 @@ static void check_memory(RtDry *d)
     const int64_t free_bytes = rt_host_free_bytes();
 #ifdef RT_CUDA
     const int64_t arenas = 0; /* the devices', which the ranks ask */
+    const char *elsewhere = " (the GPUs': see launch)";
 #else
+    const char *elsewhere = "";
     const int64_t arenas = d->ranks * (t->symmetric_bytes + t->local_bytes);
 #endif
     if (arenas > free_bytes) {
@@ -168,9 +170,10 @@ static void check_memory(RtDry *d)
                    "training will wait while a checkpoint is written",
                    mib(arenas), mib(saves));
     } else {
-        rt_dry_add(d, "memory", RT_DRY_OK,
-                   "%.2f MiB for arenas, %.2f MiB for copies of saves; %.2f MiB are free",
-                   mib(arenas), mib(saves), mib(free_bytes));
+        rt_dry_add(
+            d, "memory", RT_DRY_OK,
+            "%.2f MiB for arenas%s, %.2f MiB for copies of saves; %.2f MiB are free",
+            mib(arenas), elsewhere, mib(saves), mib(free_bytes));
     }
 }
 
