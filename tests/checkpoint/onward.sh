@@ -144,8 +144,8 @@ best() {
     bests fast1 40 --patience 3 --keep 2 --keep-best --checkpoint-every 1 || { bad 'best: the run ends' "$WORK/fast1.err"; return; }
     check 'patience: says why it ends' grep -qE -e \
         '--patience 3: no loss .* was below the [0-9.]+ of step [0-9]+ in 3 evaluations: the run ends with step' "$WORK/fast1.err"
-    last=$(tail -n 1 "$WORK/fast1.jsonl" | sed 's/{"step": \([0-9]*\).*/\1/')
-    low=$(sed 's/{"step": \([0-9]*\).*"eval_loss": \([^,]*\).*/\2 \1/' "$WORK/fast1.jsonl" | sort -g | head -n 1)
+    last=$(sed -n 's/^{"step": \([0-9]*\),.*/\1/p' "$WORK/fast1.jsonl" | tail -n 1)
+    low=$(sed -n 's/^{"step": \([0-9]*\),.*"eval_loss": \([^,]*\).*/\2 \1/p' "$WORK/fast1.jsonl" | sort -g | head -n 1)
     at=${low#* }
     check "patience: 3 steps after the best, $at" test "$last" = $((at + 3)) -a "$last" -lt 40
     kept=$(ls "$bck" | tr '\n' ' ')
