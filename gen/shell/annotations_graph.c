@@ -197,7 +197,7 @@ static void add_arch(Gen *g, Text *t, const char *module)
     if (lua_pcall(L, 1, 1, 0) != LUA_OK)
         gen_die("%s: %s", module, lua_tostring(L, -1));
     tag = record_tag(g, -1);
-    gen_require(tag && tag->arch, "%s is no architecture", module);
+    gen_require(tag && tag->arch, "%s is not an architecture", module);
     dims = gen_printf(g, "%s.dimensions", tag->name);
     m = gen_printf(g, "%s.m", tag->name);
     annotate_class(g, t, tag->arch->fields, dims, true);
