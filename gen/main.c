@@ -7,6 +7,7 @@
 #include "describe/load.h"
 #include "drive/drive.h"
 #include "report/diff.h"
+#include "report/runs.h"
 #include "shell/shell.h"
 #include "tokenize/tokenize.h"
 
@@ -112,6 +113,12 @@ static OptionsFound check_options(OptionReader *r, Options *opt)
         return options_wrong(r, "HF_DIR or --accelerate FILE: one at a time");
     if (import && !opt->input && !opt->accelerate)
         return options_wrong(r, "no folder is given: import HF_DIR");
+    if (!strcmp(opt->command, "report") && opt->words.count > MAX_RUNS)
+        return options_wrong(r, "at most %d runs share a page, and %d are given",
+                             MAX_RUNS, opt->words.count);
+    if (!strcmp(opt->command, "report") && !opt->output && !opt->json &&
+        isatty(STDOUT_FILENO))
+        return options_wrong(r, "the page would go to the terminal: -o FILE.html");
     if (!strcmp(opt->command, "generate") && !opt->output && !opt->dump)
         return options_wrong(r, "no folder is given to write: -o DIR");
     return OPTIONS_GO;
@@ -163,6 +170,9 @@ static int run_command(Gen *g)
         return child_run(g, &default_limits, run_import);
     if (!strcmp(g->opt.command, "diff"))
         return child_run(g, &default_limits, run_diff);
+    if (!strcmp(g->opt.command, "report"))
+        return runs_command(g, &(RunOptions){g->opt.words.items, g->opt.words.count,
+                                             g->opt.output, g->opt.json, g->opt.force});
     if (!strcmp(g->opt.command, "init"))
         return init_run(g);
     code = child_run(g, &default_limits, drive);

@@ -30,6 +30,7 @@ typedef struct RtFlags {
     bool verbose;      /* hashes, memory, digests, products */
     int64_t log_every; /* steps; 0: as suits where stdout goes */
     const char *log;   /* JSON lines */
+    const char *tensorboard; /* folder of event files */
     const char *stats; /* counters of every rank, one JSON object */
     const char *debug_gradients;
     bool weights_hash, numerics_hash, guard, quiet, local, force, json;

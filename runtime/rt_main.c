@@ -33,6 +33,7 @@ static void one_step(Rt *rt)
     if (st->step == st->first_step && st->flags.debug_gradients != NULL)
         rt_debug_gradients(rt, st->flags.debug_gradients);
     rt_log_step(rt, seconds);
+    rt_events_step(rt, seconds);
     rt_screen_step(rt, seconds);
     rt_best_step(rt);
     rt_update_gate(rt);
@@ -107,6 +108,7 @@ static void prepare(Rt *rt, int fd)
     meet(rt, fd);
     if (rt->rank == 0)
         rt_outputs_check(rt);
+    rt_events_check(rt);
     rt_enter(rt, RT_AT_DATA);
     if (st->flags.command != RT_SAMPLE)
         open_data(rt);
@@ -117,6 +119,7 @@ static void prepare(Rt *rt, int fd)
         rt_enter(rt, RT_AT_LOG);
         rt_screen_start(rt);
         rt_log_start(rt);
+        rt_events_open(rt);
     } else {
         rt_eval_print(rt);
     }
@@ -179,6 +182,7 @@ static bool work(Rt *rt)
     rt_comm_end(rt);
     if (command == RT_TRAIN) {
         rt_log_end(rt);
+        rt_events_close(rt);
         rt_digest_close(rt);
         rt_screen_end(rt, stopped);
     }

@@ -188,6 +188,7 @@ typedef struct RtState {
     double wait_seconds;
     int64_t peak_bytes; /* the most memory that a rank had, known at the end */
     FILE *log;
+    struct RtEvents *events;   /* of rank 0; NULL: without --tensorboard */
     char lost[RT_ERROR_BYTES]; /* what the run fails with in its end; empty: nothing */
     double started_seconds;
     _Atomic int64_t gives_way_ns; /* clock from which on what takes long makes way for the

@@ -17,6 +17,7 @@ enum {
     DOCS = 1 << 5,
     COMPLETION = 1 << 6,
     INIT = 1 << 7,
+    REPORT = 1 << 8,
     DESCRIPTION = GENERATE | PLAN | CHECK | DIFF /* they run one */
 };
 
@@ -57,6 +58,8 @@ static const char *shell_name(int i)
 static const Option options[] = {
     {'o', "output", "DIR", "the folder to write", STORE_TEXT, VALUE_DIR, AT(output),
      GENERATE, NULL, 0},
+    {'o', "output", "FILE", "the page to write (default: stdout)", STORE_TEXT, VALUE_FILE,
+     AT(output), REPORT, NULL, 0},
     {0, "set", "FIELD=VALUE", "override a field: --set optimizer.lr=1e-4", STORE_LIST,
      VALUE_FIELD, AT(sets), DESCRIPTION, NULL, 0},
     {0, "target", "NAME", "replace the whole target: cpu, cuda", STORE_TEXT, VALUE_TEXT,
@@ -71,6 +74,8 @@ static const Option options[] = {
      VALUE_NONE, AT(check_drift), GENERATE, NULL, 0},
     {0, "force", NULL, "overwrite files that were edited by hand", STORE_SWITCH,
      VALUE_NONE, AT(force), GENERATE, NULL, 0},
+    {0, "force", NULL, "replace a file that is no report", STORE_SWITCH, VALUE_NONE,
+     AT(force), REPORT, NULL, 0},
     {0, "force", NULL, "replace files that exist", STORE_SWITCH, VALUE_NONE, AT(force),
      INIT, NULL, 0},
     {0, "arch", "NAME", "the architecture: llama (default) or gpt2", STORE_TEXT,
@@ -83,12 +88,14 @@ static const Option options[] = {
      AT(accelerate), IMPORT, NULL, 0},
     {0, "json", NULL, "print as JSON", STORE_SWITCH, VALUE_NONE, AT(json), PLAN | DIFF,
      NULL, 0},
+    {0, "json", NULL, "print the figures as JSON", STORE_SWITCH, VALUE_NONE, AT(json),
+     REPORT, NULL, 0},
     {0, "color", "WHEN", "auto, always or never", STORE_TEXT, VALUE_CHOICE, AT(color),
-     DESCRIPTION | IMPORT | DOCS, color_name, 0},
+     DESCRIPTION | IMPORT | DOCS | REPORT, color_name, 0},
     {0, "trainer", NULL, "complete trainers, not fsdpgen", STORE_SWITCH, VALUE_NONE,
      AT(trainer), COMPLETION, NULL, 0},
-    {0, "share", "DIR", NULL, STORE_TEXT, VALUE_DIR, AT(share), DESCRIPTION | DOCS, NULL,
-     0},
+    {0, "share", "DIR", NULL, STORE_TEXT, VALUE_DIR, AT(share),
+     DESCRIPTION | DOCS | REPORT, NULL, 0},
     {0, NULL, NULL, NULL, STORE_SWITCH, VALUE_NONE, 0, 0, NULL, 0},
 };
 
@@ -149,6 +156,20 @@ const Command shell_commands[] = {
      .most = 2,
      .lack = "two generated folders or descriptions are needed",
      .bit = DIFF,
+     .options = options},
+    {.name = "report",
+     .what = "draw the logs of runs as one HTML page",
+     .usage = {"RUN... [-o FILE.html]"},
+     .more = "A RUN is what `trainer --log FILE` wrote, or a folder with log.jsonl. At "
+             "most 32 share\na page, which loads nothing from elsewhere. --json prints "
+             "the figures alone.",
+     .exits = "0 done, 1 a log cannot be read, or the page not be written, 2 usage, "
+              "70 a bug.",
+     .words = VALUE_FILE,
+     .least = 1,
+     .most = -1,
+     .lack = "no log is given: report RUN... -o FILE.html",
+     .bit = REPORT,
      .options = options},
     {.name = "init",
      .what = "write a commented description and editor settings",

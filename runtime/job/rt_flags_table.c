@@ -129,6 +129,8 @@ const RtFlag rt_flag_table[] = {
     /* ---- output ------------------------------------------------------------------ */
     {RT_GROUP_OUTPUT, "log", "FILE", "write a JSON object per step", RT_FLAG_FILE,
      AT(log), TRAIN, 0, 0},
+    {RT_GROUP_OUTPUT, "tensorboard", "DIR", "write event files for TensorBoard there",
+     RT_FLAG_DIR, AT(tensorboard), TRAIN, 0, 0},
     {RT_GROUP_OUTPUT, "stats", "FILE",
      "write the counters of every rank at the end, as JSON", RT_FLAG_FILE, AT(stats),
      TRAIN, 0, 0},

@@ -92,4 +92,12 @@ void rt_screen_eval(Rt *rt);              /* of a run that computes no step */
 void rt_screen_end(Rt *rt, bool stopped); /* stopped: before the last step */
 void rt_next_print(const Rt *rt, bool stopped);
 
+/* ---- rt_events.c: --tensorboard -------------------------------------------------- */
+
+/* Without the flag, and on other ranks than the first, these do nothing. */
+void rt_events_check(const Rt *rt); /* before anything is computed: may DIR be written? */
+void rt_events_open(Rt *rt);        /* once the run's first step is known */
+void rt_events_step(Rt *rt, double seconds);
+void rt_events_close(Rt *rt);
+
 #endif

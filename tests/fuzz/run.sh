@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Hostile input: fsdpgen against changed, random and endless descriptions, architectures
-# and ops, tokenizers and config.json files; the runtime's readers against data files and weights
+# and ops, tokenizers, config.json files and logs; the runtime's readers against data files and weights
 # whose headers or indexes lie; what a machine hears from another one that lies; random legal
 # descriptions, trained. The same SEED gives the same cases. FULL=1: the promised counts (100,000
 # descriptions, 10^6 cases of each reader).
@@ -127,6 +127,7 @@ part dies dies
 part tokenizers tool_of tokenizers "$([ "$FULL" = 1 ] && echo 1000000 || echo 600)"
 part configs tool_of configs "$([ "$FULL" = 1 ] && echo 1000000 || echo 5000)"
 part diffs tool_of diffs "$([ "$FULL" = 1 ] && echo 100000 || echo 2000)"
+part runs tool_of runs "$([ "$FULL" = 1 ] && echo 1000000 || echo 3000)"
 for name in headers indexed tensors machines carried; do part $name reader $name; done
 part trainers train
 finish

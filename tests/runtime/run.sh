@@ -8,6 +8,7 @@ set -u
 . "$ROOT/tests/runtime/toy.sh"
 . "$ROOT/tests/runtime/outputs.sh"
 . "$ROOT/tests/runtime/door.sh"
+. "$ROOT/tests/runtime/events.sh"
 . "$ROOT/tests/runtime/terminal.sh"
 
 data=$ROOT/LICENSE
@@ -488,6 +489,7 @@ part outputs:four,one outputs_suite
 part pipe:four,one in_a_pipe
 part typed_next:one typed_next
 part terminal:four on_a_terminal
+part events:four,one events_suite
 part log_keys:four check "the log's keys" json
 part checkers:four,one checkers
 finish

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* runs_write.c: a page gets its name. In: the page, whole; a path. Out: the file, or why
+ * not; what was there stays until the page is on the disk, and stays for good unless it
+ * is a page of ours, or --force is given. */
+#define _GNU_SOURCE /* O_CLOEXEC with C11 */
+#include "base/take_name.h"
+#include "report/runs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int failed(const char *path, const char *what, int e)
+{
+    print_line(stderr, "fsdpgen: error: ", "%s: %s: %s", path, what, strerror(e));
+    return EXIT_DIAG;
+}
+
+static bool is_page(const char *path)
+{
+    char head[sizeof RUNS_PAGE_BEGINS - 1];
+    FILE *f = fopen(path, "re");
+    const size_t n = f ? fread(head, 1, sizeof head, f) : 0;
+
+    if (f)
+        fclose(f);
+    return n == 0 || (n == sizeof head && !memcmp(head, RUNS_PAGE_BEGINS, n));
+}
+
+static bool write_all(int fd, const char *p, size_t n)
+{
+    while (n) {
+        const ssize_t put = write(fd, p, n);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return false;
+        p += put;
+        n -= (size_t)put;
+    }
+    return true;
+}
+
+/* A device or a pipe is written as it is. */
+static int write_stream(const char *path, const char *page, size_t bytes)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    const bool good = fd >= 0 && write_all(fd, page, bytes);
+    const int e = errno;
+
+    if (fd >= 0 && close(fd) != 0 && good)
+        return failed(path, "cannot be written", errno);
+    return good ? EXIT_DONE : failed(path, "cannot be written", e);
+}
+
+/* The page beside its name, on the disk; 0 or an errno. */
+static int write_part(const char *part, mode_t mode, const char *page, size_t bytes)
+{
+    const int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    int e = fd < 0 ? errno : 0;
+
+    if (fd < 0)
+        return e;
+    if (!write_all(fd, page, bytes) || (fsync(fd) != 0 && errno != EINVAL))
+        e = errno;
+    if (close(fd) != 0 && !e)
+        e = errno;
+    if (e)
+        unlink(part);
+    return e;
+}
+
+/* Where a link leads, also to a file that is still to come; else the name itself. */
+static const char *followed(Gen *g, const char *path)
+{
+    char *real = realpath(path, NULL), to[PATH_MAX];
+    const char *slash = strrchr(path, '/'), *s = real ? gen_strdup(g, real) : path;
+    const ssize_t n = real ? -1 : readlink(path, to, sizeof to);
+    const int folder = n > 0 && slash && to[0] != '/' ? (int)(slash - path + 1) : 0;
+
+    free(real);
+    return n < 0 ? s : gen_printf(g, "%.*s%.*s", folder, path, (int)n, to);
+}
+
+int runs_write(Gen *g, const char *path, const char *page, size_t bytes, bool force)
+{
+    const char *to = followed(g, path),
+               *part = gen_printf(g, "%s.%ld.part", to, (long)getpid());
+    struct stat s;
+    const bool there = stat(to, &s) == 0;
+    int e;
+
+    if (there && S_ISDIR(s.st_mode))
+        return failed(path, "cannot be written", EISDIR);
+    if (there && !S_ISREG(s.st_mode))
+        return write_stream(path, page, bytes);
+    if (there && !force && !is_page(to)) {
+        print_line(stderr, "fsdpgen: error: ",
+                   "%s: the file is there and is no page of `fsdpgen report`", path);
+        print_line(stderr, "  help: ", "name another one, or replace it with --force");
+        return EXIT_DIAG;
+    }
+    e = write_part(part, there ? s.st_mode & 0777 : 0666, page, bytes);
+    if (e)
+        return failed(path, "cannot be written", e);
+    if (there ? rename(part, to) != 0 : !take_name(AT_FDCWD, part, AT_FDCWD, to)) {
+        e = errno;
+        unlink(part);
+        return failed(path, "cannot get its name", e);
+    }
+    return EXIT_DONE;
+}

@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# `fsdpgen report`: the page's elements and curves against logs, which files a RUN may be, damaged
+# logs and their messages, the file that is written, large logs. With FULL=1 a browser draws it
+# (Chromium, skipped where there is none). --update writes the golden texts anew.
+set -u
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+here=$ROOT/tests/report
+
+report() { "$FSDPGEN" report "$@"; }
+log() { python3 "$here/make_logs.py" "$@"; }
+
+golden() { # NAME FILE
+    if [ "$update" = 1 ]; then cp "$2" "$here/golden/$1.txt"; fi
+    check "$1 is as in golden/$1.txt" diff "$here/golden/$1.txt" "$2"
+}
+
+logs() {
+    local kind
+    cd "$WORK" || exit 70
+    for kind in plain wide spikes resumed hostile; do log $kind $kind.jsonl 120; done
+}
+
+# ---- the page ------------------------------------------------------------------------------------
+
+pages() {
+    check "one run" report plain.jsonl -o one.html
+    check "its page" python3 "$here/page.py" one.html plain.jsonl
+    cp check.log one.txt
+    python3 "$here/page.py" one.html >one.txt && golden one one.txt
+    check "several runs" report plain.jsonl wide.jsonl spikes.jsonl resumed.jsonl hostile.jsonl -o all.html
+    check "their page" python3 "$here/page.py" all.html plain.jsonl wide.jsonl spikes.jsonl resumed.jsonl \
+        hostile.jsonl
+    python3 "$here/page.py" all.html >all.txt && golden all all.txt
+    report plain.jsonl wide.jsonl --json >figures.json
+    golden figures figures.json
+    report plain.jsonl wide.jsonl spikes.jsonl resumed.jsonl hostile.jsonl >again.html
+    check "the same bytes on stdout" cmp all.html again.html
+    mkdir -p a b && cp plain.jsonl a/log.jsonl && cp wide.jsonl b/log.jsonl
+    report a b/log.jsonl >folders.html
+    check "labels of folders" grep -q '<h1>a, b</h1>' folders.html
+    cp "$ROOT/out/demo/plan.json" a/
+    report a >planned.html
+    check "what was planned" grep -q '"plan":[1-9]' planned.html
+    report plain.jsonl plain.jsonl >twice.html
+    check "equal runs are told" grep -q 'plain: the same loss as plain, to the bit, at all 120' \
+        twice.html
+}
+
+# ---- wrong logs ----------------------------------------------------------------------------------
+
+# The file wrong.txt: `=== NAME`, a log with \-escapes, `---`, what is printed, with the code.
+wrong() {
+    local name text got=$WORK/wrong.out
+    : >"$got"
+    while read -r name; do
+        text=$(awk -v name="$name" '
+            /^=== / { on = $2 == name; next } on && /^---$/ { exit } on' "$here/wrong.txt")
+        printf '%b' "$text" >log.jsonl
+        { echo "=== $name"; echo "$text"; echo "---"; } >>"$got"
+        report log.jsonl >wrong.html 2>wrong.err
+        echo "code $?" >>"$got"
+        cat wrong.err >>"$got"
+    done < <(sed -n 's/^=== //p' "$here/wrong.txt")
+    if [ "$update" = 1 ]; then cp "$got" "$here/wrong.txt"; fi
+    check "wrong logs and their messages" diff "$here/wrong.txt" "$got"
+}
+
+says() { # NAME CODE PATTERN ARGUMENTS...
+    local name=$1 code=$2 pattern=$3
+    shift 3
+    report "$@" >says.out 2>says.err
+    check "$name: code $code" test $? = "$code"
+    check "$name: $pattern" grep -qF -- "$pattern" says.err
+}
+
+files() {
+    says "no run" 2 "report needs the log of a run" -o x.html
+    says "too many" 2 "at most 32 runs, and 33 are given" $(for i in $(seq 33); do echo plain.jsonl; done)
+    says "options of others" 2 "it takes -o, --json, --force" plain.jsonl --set seq=1
+    says "no file" 1 "none.jsonl: error: cannot be read: there is no such file" none.jsonl
+    says "all at once" 1 "other.jsonl: error: cannot be read" none.jsonl other.jsonl
+    mkdir -p empty several
+    cp plain.jsonl several/x.jsonl && cp plain.jsonl several/y.jsonl
+    says "a folder without a log" 1 "empty: error: the folder has no log.jsonl" empty
+    says "one with several" 1 "several: error: the folder has 2 files *.jsonl" several
+    rm several/y.jsonl
+    check "one with another name" report several -o x.html
+    mkfifo pipe
+    says "a pipe" 1 "not a regular file" pipe
+    echo mine >mine.html
+    says "a file of others" 1 "mine.html: the file is there and is no page" plain.jsonl -o mine.html
+    check "which stays" test "$(cat mine.html)" = mine
+    check "--force" report plain.jsonl -o mine.html --force
+    check "a page of ours is replaced" report wide.jsonl -o mine.html
+    check "by the new one" grep -q '<h1>wide</h1>' mine.html
+    says "a folder for a page" 1 "empty: cannot be written: Is a directory" plain.jsonl -o empty
+    says "no folder for it" 1 "none/x.html: cannot be written: No such file" plain.jsonl -o none/x.html
+    ln -s led.html link.html
+    check "a link" report plain.jsonl -o link.html
+    check "nothing else is left" test -z "$(ls | grep '\.part$')"
+    [ -w /dev/full ] && says "a full disk" 1 "/dev/full: cannot be written: No space" plain.jsonl -o /dev/full
+    head -c 5000 plain.jsonl >cut.jsonl
+    check "a log that is being written" report cut.jsonl -o x.html
+    report cut.jsonl >x.html 2>x.err
+    check "is told" grep -q 'note: the last line is incomplete' x.err
+}
+
+# A log of many steps: the page stays small, quickly, and no spike is lost.
+large() {
+    local steps=$([ "$FULL" = 1 ] && echo 1000000 || echo 20000)
+    log spikes large.jsonl "$steps"
+    check "$steps steps" report large.jsonl -o large.html
+    check "are as in the log, in a page of bounded size" python3 "$here/page.py" large.html large.jsonl
+    report $(for i in $(seq 32); do echo wide.jsonl; done) -o many.html >/dev/null
+    check "32 runs" python3 "$here/page.py" many.html
+}
+
+# ---- others --------------------------------------------------------------------------------------
+
+# The script of docs/monitor.md, with a stand-in for W&B's module: every number of every line.
+wandb() {
+    sed -n '/^<!-- to_wandb.py/,/^```$/p' "$ROOT/docs/monitor.md" | sed '1,2d; $d' >to_wandb.py
+    check "the script is there" test "$(wc -l <to_wandb.py)" -gt 20
+    head -c 9000 resumed.jsonl >sent.jsonl # its last line is incomplete
+    PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 python3 to_wandb.py sent.jsonl demo >sent.txt 2>sent.err
+    check "it sends a log" test $? = 0
+    python3 - >expected.txt <<'PYTHON'
+import json
+lines = [json.loads(x) for x in open("sent.jsonl").readlines()[:-1]]
+print("init demo", sorted(lines[0]["run"].items()))
+for o in lines[1:]:
+    if "step" in o:
+        step = o.pop("step")
+        print(step, sorted((k, v) for k, v in o.items() if isinstance(v, (int, float))))
+print("finish")
+PYTHON
+    check "all of it" cmp expected.txt sent.txt
+}
+
+# ---- a browser -----------------------------------------------------------------------------------
+
+browser() {
+    local chromium
+    chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
+        { echo "skipped: no Chromium"; return; }
+    timeout 120 "$chromium" --headless --no-sandbox --disable-gpu --virtual-time-budget=3000 --dump-dom \
+        "file://$WORK/all.html" >dom.html 2>dom.err
+    check "a browser draws all charts" test "$(grep -o '<figure' dom.html | wc -l)" = 9
+    check "every curve" test "$(grep -o 'class="curve s[0-9]' dom.html | wc -l)" -gt 30
+    check "its script and style are allowed" test -z "$(grep -i 'Content Security Policy' dom.err)"
+    check "nothing of the logs is run" test -z "$(grep -o '<img' dom.html)"
+}
+
+part logs logs
+part pages:logs pages
+part wrong:logs wrong
+part files:logs files
+part large:logs large
+part wandb:logs wandb
+[ "$FULL" != 1 ] || part browser:pages browser
+finish
