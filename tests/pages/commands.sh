@@ -40,7 +40,7 @@ at_least "blocks of commands" "$n_commands" 25
 
 # Flags in running text: of fsdpgen, a trainer, a script of ours, or another program named here.
 other_programs='--no_python --preset --build --prefix --install --text --deps --full --list --update
-    --prepare --target --signal --shm-size --nnodes --nproc_per_node --check'
+    --prepare --target --signal --shm-size --nnodes --nproc_per_node --check --follow'
 scripts=$(grep -ohE -- '--[a-z][a-z-]+' demo.sh test.sh tests/*/run.sh | sort -u)
 for flag in $(sed '/^ *```/,/^ *```$/d' "${pages[@]}" | grep -ohE -- '`[^`]*`' |
               grep -oE -- '(^|[` ])--[a-z][a-z_-]+' | tr -d '` ' | sort -u); do
