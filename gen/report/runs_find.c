@@ -51,7 +51,7 @@ static const char *log_of(Gen *g, const char *folder)
     file = only_log(g, folder, &n);
     if (!file && n)
         diag_add(g, DIAG_ERROR, (Pos){.file = folder}, "name the file",
-                 "the folder has %d files *%s, and none is %s", n, ending, log_name);
+                 "the folder has %d files *%s, but no %s", n, ending, log_name);
     else if (!file)
         diag_add(g, DIAG_ERROR, (Pos){.file = folder}, help,
                  "the folder has no %s and no other *%s", log_name, ending);

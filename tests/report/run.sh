@@ -77,7 +77,7 @@ says() { # NAME CODE PATTERN ARGUMENTS...
 files() {
     says "no run" 2 "no log is given: report RUN... -o FILE.html" -o x.html
     says "too many" 2 "at most 32 runs share a page, and 33 are given" $(for i in $(seq 33); do echo plain.jsonl; done)
-    says "options of others" 2 "--set is no option of \`report\`" plain.jsonl --set seq=1
+    says "options of others" 2 "report: --set is not an option of" plain.jsonl --set seq=1
     says "no file" 1 "none.jsonl: error: cannot be read: there is no such file" none.jsonl
     says "all at once" 1 "other.jsonl: error: cannot be read" none.jsonl other.jsonl
     mkdir -p empty several
