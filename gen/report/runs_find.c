@@ -115,9 +115,9 @@ static void label_all(Gen *g, RunList *runs, const char *const *words)
 
 /* ---- what was planned ------------------------------------------------------------ */
 
-static int64_t total_of(const json_t *bytes)
+static int64_t bytes_of(const json_t *o, const char *key)
 {
-    const json_t *v = json_object_get(bytes, "total");
+    const json_t *v = json_object_get(o, key);
 
     return json_is_integer(v) && json_integer_value(v) > 0 ? json_integer_value(v) : 0;
 }
@@ -135,7 +135,7 @@ static int64_t plan_beside(Gen *g, const char *file)
     if (read_whole_file(path, &text, &bytes) != 0)
         return 0;
     plan = json_loadb(text, bytes, 0, NULL);
-    total = total_of(json_object_get(plan, "bytes_per_rank"));
+    total = bytes_of(json_object_get(plan, "bytes_per_rank"), "total");
     json_decref(plan);
     free((char *)text);
     return total;
@@ -159,6 +159,8 @@ void runs_open(Gen *g, RunList *runs, const char *const *words, int count)
         runs_read(g, r, file, rows);
         rows -= r->n;
         r->plan_bytes = plan_beside(g, file);
+        if (r->plan_bytes == 0) /* all but what libraries take */
+            r->plan_bytes = bytes_of(r->record, "arena_bytes");
     }
     label_all(g, runs, words);
 }
