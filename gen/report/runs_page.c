@@ -539,7 +539,7 @@ static void fill_in(Gen *g, Text *t, const char *word, size_t n, const RunList *
     else if (!strcmp(name, "data"))
         add_data(g, t, runs);
     else
-        gen_die("templates/report/page.html: @%s@ is no word of it", name);
+        gen_die("templates/report/page.html: unknown word @%s@", name);
 }
 
 void runs_page(Gen *g, const RunList *runs, Text *t)

@@ -101,7 +101,7 @@ int runs_write(Gen *g, const char *path, const char *page, size_t bytes, bool fo
         return write_stream(path, page, bytes);
     if (there && !force && !is_page(to)) {
         print_line(stderr, "fsdpgen: error: ",
-                   "%s: the file is there and is no page of `fsdpgen report`", path);
+                   "%s: the file is there and is not a page of `fsdpgen report`", path);
         print_line(stderr, "  help: ", "name another one, or replace it with --force");
         return EXIT_DIAG;
     }

@@ -74,7 +74,7 @@ static const Option options[] = {
      VALUE_NONE, AT(check_drift), GENERATE, NULL, 0},
     {0, "force", NULL, "overwrite files that were edited by hand", STORE_SWITCH,
      VALUE_NONE, AT(force), GENERATE, NULL, 0},
-    {0, "force", NULL, "replace a file that is no report", STORE_SWITCH, VALUE_NONE,
+    {0, "force", NULL, "replace a file that is not a report", STORE_SWITCH, VALUE_NONE,
      AT(force), REPORT, NULL, 0},
     {0, "force", NULL, "replace files that exist", STORE_SWITCH, VALUE_NONE, AT(force),
      INIT, NULL, 0},

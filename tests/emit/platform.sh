@@ -5,11 +5,11 @@
 
 # Words, flags, files, processes, what ranks tell each other: bytes pass through unread.
 no_arithmetic='rt_flags.h rt_hash.h rt_main.c
-checkpoint/*.c checkpoint/rt_checkpoint.h job/*.c job/*.h
+checkpoint/*.c checkpoint/rt_checkpoint.h checkpoint/rt_dry.h job/*.c job/*.h
 data/rt_agree_data.c data/rt_changed.c data/rt_data.c data/rt_digest.c data/rt_digest.h data/rt_known.c data/rt_mask.c
 data/rt_mask.h data/rt_record.c data/rt_tokens.c data/rt_tokens.h data/rt_eval.c
 cpu/rt_comm.c cpu/rt_memory.c cpu/rt_shm.c state/rt_collective.c state/rt_debug.c state/rt_hash.c
-state/rt_events.c state/rt_log.c state/rt_sample.c cuda/rt_arena.h
+state/rt_evaluated.c state/rt_events.c state/rt_log.c state/rt_next.c state/rt_sample.c state/rt_screen.c cuda/rt_arena.h
 cuda/rt_arena.c cuda/rt_cache.c cuda/rt_comm.c cuda/rt_control.h cuda/rt_gpu.c cuda/rt_gpu.h
 cuda/rt_graph.c cuda/rt_image.c cuda/rt_jit.c cuda/rt_memory.c cuda/rt_profile.c cuda/rt_stage.c'
 # Declarations that all files read.
@@ -77,7 +77,7 @@ sides() {
     edited "$1: a quotation mark in a comment" same runtime/rt_math.h '2s|^|/* it isn'"'"'t "so */\n|'
     edited "$1: rt_update.c" other runtime/state/rt_update.c 's/1\.0 - st->beta1_power/0.9 - st->beta1_power/'
     edited "$1: rt_schedule.c" other runtime/state/rt_schedule.c 's/0\.5/0.25/'
-    edited "$1: rt_log.c" same runtime/state/rt_log.c 's/"step:/"stage:/'
+    edited "$1: rt_log.c" same runtime/state/rt_log.c 's/skipped/omitted/'
     edited "$1: rt_save.c" same runtime/checkpoint/rt_save.c 's/collective/shared/I'
     edited "$1: step.c" same step.c 's/rt_at(/rt_at (/'
 }

@@ -89,7 +89,7 @@ files() {
     mkfifo pipe
     says "a pipe" 1 "not a regular file" pipe
     echo mine >mine.html
-    says "a file of others" 1 "mine.html: the file is there and is no page" plain.jsonl -o mine.html
+    says "a file of others" 1 "mine.html: the file is there and is not a page" plain.jsonl -o mine.html
     check "which stays" test "$(cat mine.html)" = mine
     check "--force" report plain.jsonl -o mine.html --force
     check "a page of ours is replaced" report wide.jsonl -o mine.html
