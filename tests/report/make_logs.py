@@ -36,7 +36,7 @@ def line(step, kind, steps):
     if kind == "spikes":
         bad = step % 37 == 0
         o["skipped"] = step // 37
-        o["loss_scale"] = 65536.0 / 2 ** (step // 37)
+        o["loss_scale"] = 65536.0 / 2 ** min(step // 37, 16)
         if bad:
             o["loss"] = o["loss_hex"] = o["grad_norm"] = o["grad_norm_hex"] = None
         if step % 50 == 3:

@@ -109,7 +109,7 @@ files() {
 # A log of many steps: the page stays small, quickly, and no spike is lost.
 large() {
     local steps=$([ "$FULL" = 1 ] && echo 1000000 || echo 20000)
-    log spikes large.jsonl "$steps"
+    check "a log of $steps steps is made" log spikes large.jsonl "$steps"
     check "$steps steps" report large.jsonl -o large.html
     check "are as in the log, in a page of bounded size" python3 "$here/page.py" large.html large.jsonl
     report $(for i in $(seq 32); do echo wide.jsonl; done) -o many.html >/dev/null
