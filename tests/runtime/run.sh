@@ -349,7 +349,8 @@ bad_flags() {
     fails "unknown flag" 2 'no flag `--stepz`; did you mean --steps?' --stepz 3
     fails "a flag with letters swapped" 2 'no flag `--rseume`; did you mean --resume?' --rseume
     fails "the start of a flag" 2 'no flag `--accept`; did you mean --accept-data?' --accept
-    fails "a flag like none" 2 'no flag `--learning-rate`; see' --learning-rate 1
+    fails "a flag that is a field of the description" 2 "no flag \`--learning-rate\`; here it is the description's: optimizer.lr" --learning-rate 1
+    fails "a flag like none" 2 "no flag \`--zzz\`; see" --zzz 1
     fails "a flag of a command, misspelt" 2 'no flag `--promt`; did you mean --prompt?' sample --promt x
     fails "a flag of training, misspelt, for a command" 2 'no flag `--stepz`; see' ls --stepz 3 "$WORK"
     fails "a flag of another command" 2 '--prompt is for `trainer sample`' --prompt x
