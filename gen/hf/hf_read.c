@@ -150,8 +150,10 @@ static bool parse(Config *c)
         const size_t at = error.position > 0 ? (size_t)error.position - 1 : 0;
 
         diag_add(c->g, DIAG_ERROR, json_offset(c->file, c->text, c->bytes, at, 1),
-                 "the JSON is damaged, or cut off: take the file again", "%s",
-                 json_problem(c->g, &error));
+                 json_error_code(&error) == json_error_duplicate_key
+                     ? "keep one of them"
+                     : "the JSON is damaged, or cut off: take the file again",
+                 "%s", json_problem(c->g, &error));
         return false;
     }
     if (!json_is_object(c->root))

@@ -31,7 +31,7 @@ accepted() {
     run llama1 2 --checkpoint "$ck"
 
     rm -rf "$ack" && cp -r "$ck" "$ack"
-    says 'accept: without asking it is refused' 1 'with its weights and its step: --accept-numerics' \
+    says 'accept: without asking it is refused' 1 'with its weights and step: --accept-numerics' \
         slow 4 --checkpoint "$ack" --resume
     check 'accept: what differs is named' grep -q 'this trainer: *optimizer.lr = 0.001' "$WORK/slow.err"
     check 'accept: and nothing else' test "$(grep -c 'checkpoint: ' "$WORK/slow.err")" = \

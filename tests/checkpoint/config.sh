@@ -98,7 +98,7 @@ hostile() {
     plant pad_token_id 3 "$1" "$2"
     carry llama0 1
     check "$1: ${2:0:30} is ignored" grep -q \
-        "^trainer: warning: config.json of $config_hf: $1 is ignored: it is no " "$WORK/llama0.err"
+        "^trainer: warning: config.json of $config_hf: $1 is ignored: it is not an " "$WORK/llama0.err"
     check "$1: ${2:0:30}: ours" test "$(value_of "$1")" = "$3"
     has pad_token_id 3
 }

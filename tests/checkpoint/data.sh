@@ -199,7 +199,7 @@ much_ends() { # WHAT: it ends the run, which does not wait for the rest
 much() {
     local big=$dd/big.txt want began
     perl -e 'local $/; $_ = <STDIN>; print substr($_ x 1500, 0, 16 << 20)' <"$data" >"$big"
-    broken_runtime llama1 data/rt_digest.c 's/^#define RT_AT_ONCE_BYTES .*/#define RT_AT_ONCE_BYTES 0/' \
+    broken_runtime llama1 data/rt_digest.h 's/^#define RT_AT_ONCE_BYTES .*/#define RT_AT_ONCE_BYTES 0/' \
         data/rt_digest.c 's/^    const int64_t from = chunk \* RT_DIGEST/    usleep(getenv("SLOW") != NULL ? (useconds_t)atoi(getenv("SLOW")) : 0);\n&/' || return
     rm -rf "$dd"/ck*
     on "$big" run llama2 1 --checkpoint "$dd/ck.want" || bad 'much data' "$WORK/llama2.err"

@@ -240,7 +240,7 @@ config_of() {
     cp "$llama" "$WORK/arch/model.lua"
     sed "s/^local function config(m, t)/local function config(m, t)\n    if m then return $1 end/" \
         "$ROOT/models/arch/llama.lua" >"$WORK/arch/arch/llama.lua"
-    "$FSDPGEN" check "$WORK/arch/model.lua" >"$WORK/config.out" 2>&1
+    "$FSDPGEN" check "$WORK/arch/model.lua" "${@:2}" >"$WORK/config.out" 2>&1
 }
 
 configs() {
@@ -251,7 +251,8 @@ configs() {
         check "with a word" grep -q 'what config returned is not a config.json' "$WORK/config.out"
     done
     check 'config = nil is not a file' config_of nil
-    check 'config = a list of pairs' config_of '{ { "model_type", "x" }, { "y", {} } }'
+    check 'config = a list of pairs' config_of \
+        '{ { "architectures", { "X" } }, { "model_type", "x" }, { "y", {} } }' --set 'checkpoint={config="unchecked"}'
 }
 
 part carried_files:families carried_files

@@ -245,7 +245,7 @@ refusals() {
         "step-00000003 step-00000006 "
     x=$(grep '^weights' "$WORK/llama1.out")
     says 'a finished run prints its hash' 0 "$x" llama2 6 --checkpoint "$ck" --resume
-    says 'checkpoints are not written over' 1 'the newest of step 6: --resume goes on' \
+    says 'checkpoints are not written over' 1 'the newest of step 6: --resume continues from it' \
         llama1 6 --checkpoint "$ck"
     says 'another seed' 1 'was trained with seed 1: leave it out' \
         llama1 7 --checkpoint "$ck" --resume --seed 2

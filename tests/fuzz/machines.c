@@ -15,6 +15,7 @@
  * UndefinedBehaviorSanitizer. */
 #define RT_CUDA
 #define RT_NCCL
+#include "../../runtime/job/rt_say.c"
 #include "../../runtime/job/rt_sha256.c"
 #include "../../runtime/job/rt_greet.c"
 #include "../../runtime/cuda/ranks/rt_machines.c"
