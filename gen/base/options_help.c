@@ -49,12 +49,14 @@ static void add_choices(Text *t, const Command *c)
 {
     for (const Option *o = c->options; o->name; o++) {
         const char *names = "";
+        int count = 0;
 
-        if (o->kind != VALUE_CHOICE || !o->choice(3) || !o->what || !option_is_of(o, c))
+        if (o->kind != VALUE_CHOICE || !o->what || !option_is_of(o, c))
             continue;
-        for (int i = 0; o->choice(i); i++)
-            names = gen_printf(t->g, "%s%s%s", names, i ? " " : "", o->choice(i));
-        add_wrapped(t, gen_printf(t->g, "Of --%s:", o->name), names);
+        for (; o->choice(count); count++)
+            names = gen_printf(t->g, "%s%s%s", names, count ? " " : "", o->choice(count));
+        if (count > 3)
+            add_wrapped(t, gen_printf(t->g, "Of --%s:", o->name), names);
     }
 }
 

@@ -145,7 +145,7 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
 
     { "whole_at_first", "ranks that hold all weights begin with the shard that they initialised",
       row = row(1, 2, 1, "strategy=shard_optimizer"),
-      { "runtime/rt_main.c", "rt_complete_weights(&rt);", "" } },
+      { "runtime/rt_main.c", "rt_complete_weights(rt);", "" } },
 
     { "matrix_in_part", "the owner of a matrix has only what lay there before",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",

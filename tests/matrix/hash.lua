@@ -127,6 +127,9 @@ local rows = {
     ["ops.names"] = { "recompute=ops{'attention'}", base = "recompute=ops{'swiglu'}" },
     accumulate = { "accumulate=unsharded", base = "mesh.shard=2" },
     ["checkpoint.file_size"] = { "checkpoint.file_size='64KiB'" },
+    ["checkpoint.config"] = { "checkpoint.config=none" },
+    ["checkpoint.class"] = { "checkpoint.config=unchecked checkpoint.class=modeling_mine.OtherForCausalLM",
+                             base = "checkpoint.config=unchecked checkpoint.class=modeling_mine.OneForCausalLM" },
     max_skipped = { "max_skipped=7" },
     target = false, -- its kinds are its only values
     ["cpu.comm_thread"] = { "target.comm_thread=true", base = "mesh.shard=2", bits = "same" },
@@ -140,6 +143,7 @@ local rows = {
     ["cuda.rates.tflops"] = { "target.rates.tflops=99", base = "target=cuda{}", bits = "any" },
     ["cuda.rates.memory"] = { "target.rates.memory=999", base = "target=cuda{}", bits = "any" },
     ["cuda.rates.link"] = { "target.rates.link=99", base = "target=cuda{}", bits = "any" },
+    ["cuda.rates.peak"] = { "target.rates.peak=99", base = "target=cuda{}", bits = "any" },
     ["cuda.jit"] = { "target.jit=true", base = "target=cuda{}", bits = "any" },
     ["cuda.attention"] = { "target.attention=cudnn", bits = "any",
                            base = "target=cuda{} dtypes.param=bf16 model.head_dim=16" },
