@@ -174,7 +174,7 @@ under() {
 
 # ---- much data: beside training ---------------------------------------------------------------
 
-state_of() { sed -n "s/.*\"name\": \"$1\".*\"digest\": \"\([0-9a-f]*\)\".*/\1/p" "$2"/step-*/train_state.json; }
+digest_in_state() { sed -n "s/.*\"name\": \"$1\".*\"digest\": \"\([0-9a-f]*\)\".*/\1/p" "$2"/step-*/train_state.json; }
 
 # much_begins FLAGS...: a run whose data are hashed for 20 s; $job
 much_begins() {
@@ -191,7 +191,7 @@ much_ends() { # WHAT: it ends the run, which does not wait for the rest
     wait $job
     code=$?
     check "$1 waits for nothing ($code, $(($(date +%s%3N) - began)) ms)" test $code = 75
-    check "$1: what is not known is not recorded" test -z "$(state_of big.txt "$dd/ck")" -a \
+    check "$1: what is not known is not recorded" test -z "$(digest_in_state big.txt "$dd/ck")" -a \
         "$(grep -c '"bytes": 16777216}' "$dd"/ck/step-*/train_state.json)" = 1
 }
 
@@ -203,9 +203,9 @@ much() {
         data/rt_digest.c 's/^    const int64_t from = chunk \* RT_DIGEST/    usleep(getenv("SLOW") != NULL ? (useconds_t)atoi(getenv("SLOW")) : 0);\n&/' || return
     rm -rf "$dd"/ck*
     on "$big" run llama2 1 --checkpoint "$dd/ck.want" || bad 'much data' "$WORK/llama2.err"
-    want=$(state_of big.txt "$dd/ck.want")
+    want=$(digest_in_state big.txt "$dd/ck.want")
     SLOW=300000 on "$big" run broken 40 --checkpoint "$dd/ck" --checkpoint-every 1 --keep 2
-    check 'a save waits until all is hashed' test "$(state_of big.txt "$dd/ck" | sort -u)" = "$want"
+    check 'a save waits until all is hashed' test "$(digest_in_state big.txt "$dd/ck" | sort -u)" = "$want"
     check 'steps go on meanwhile' test "$(line_of '^step *2/' broken)" -lt \
         "$(line_of '^checkpoint: .*step-00000001,' broken)"
     check 'they hear of it' grep -q '^all data are hashed, after' "$WORK/broken.out"

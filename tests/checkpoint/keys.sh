@@ -59,7 +59,7 @@ keys() {
         bad 'idle.c is built'
         return
     }
-    keyed plain 1 0 2 && keyed cut 2 0 2 && keyed cut4 4 0 1 && keyed wide 1 1 4 &&
+    keyed plain 1 0 2 && keyed cut 2 0 2 && keyed cut4 4 0 1 && keyed vectors 1 1 4 &&
         keyed both 2 1 2 || return
     check 'neutral keys are not printed' test -z "$(grep 'axes = \|cut_dim = ' "$WORK/plain/tables.c")"
     check 'a cut has its axes' has_key cut '\.axes = 0x1 \|\.axes = 0x1,'
@@ -68,8 +68,8 @@ keys() {
     touches plain plain || return
     touches cut plain
     touches cut4 plain
-    touches wide wide || return
-    touches both wide
+    touches vectors vectors || return
+    touches both vectors
     check 'weights without masters have the hash of masters' \
         cmp "$WORK/both.1.hash" "$WORK/plain.1.hash"
 }

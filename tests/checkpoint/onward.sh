@@ -136,7 +136,7 @@ part stopped:evaluated stopped
 bests() {
     run "$1" "$2" --checkpoint "$bck" --eval "$WORK/best.held" --eval-every 1 "${@:3}"
 }
-state_of() { sed -n "s/^ *\"$1\": *\"*\([^\",]*\)\"*,*$/\1/p" "$bck/step-$(printf %08d "$2")/train_state.json"; }
+best_state_of() { sed -n "s/^ *\"$1\": *\"*\([^\",]*\)\"*,*$/\1/p" "$bck/step-$(printf %08d "$2")/train_state.json"; }
 
 best() {
     local last at kept low
@@ -165,12 +165,12 @@ best() {
     check 'patience: and has its weights' test "$(grep ^weights "$WORK/fast2.out")" = "$(grep ^weights "$WORK/best.whole")"
     # goes on where more patience is asked for, or where it is not
     bests fast2 $((last + 1)) --patience 30 --resume --keep 2 --keep-best
-    check 'patience: a larger one goes on' test "$(state_of best_waited $((last + 1)))" = 4
-    check 'best: still the same' test "$(state_of best_step $((last + 1)))" = "$at"
+    check 'patience: a larger one goes on' test "$(best_state_of best_waited $((last + 1)))" = 4
+    check 'best: still the same' test "$(best_state_of best_step $((last + 1)))" = "$at"
     # other held-out data: nothing to compare with
     run fast1 $((last + 2)) --checkpoint "$bck" --resume --eval "$ROOT/LICENSE" --eval-sequences 4 --eval-every 1
     check 'best: other data are not compared' grep -q 'the held-out data are others than when step' "$WORK/fast1.err"
-    check 'best: it begins anew' test "$(state_of best_step $((last + 2)))" = $((last + 2))
+    check 'best: it begins anew' test "$(best_state_of best_step $((last + 2)))" = $((last + 2))
     rm -rf "$bck/step-$(printf %08d $((last + 2)))" "$bck/step-$(printf %08d "$at")"
     reads 'best: one that is gone' 1 "step $at has the lowest loss, but .* is not there" fast1 eval --checkpoint "$bck" \
         --best --data "$WORK/best.held"

@@ -119,6 +119,16 @@ contracts() {
     find "$1/gen" "$1/runtime" -name '*.c' | sort | xargs awk -f "$here/contracts.awk"
 }
 
+# A suite sources its files into one shell, where a second function of a name replaces the first.
+functions_twice() {
+    local suite
+    for suite in "$1"/tests/*/; do
+        [ ! -e "${suite}run.sh" ] || { echo "${suite}run.sh" && find "$suite" -maxdepth 1 -name '*.sh' ! -perm -u+x; } |
+            xargs grep -HoE '^[a-z_0-9]+\(\)' |
+            awk -F: 'seen[$2] { print $1 ": " $2 " is of " seen[$2], "too" } { seen[$2] = $1 }'
+    done
+}
+
 # The rest of a .c file's form is clang-format 14's; headers are laid out by hand. The kernels of
 # users' ops are templates.
 formatted() {
@@ -263,6 +273,10 @@ planted() {
     found "a strange phrase in a page" strange_english "docs/data.md"
     echo 'const char *planted = "file: nobody reads it";' >>"$WORK/planted/gen/base/show.c"
     found "one in a message" strange_english "gen/base/show.c"
+    mkdir "$WORK/planted/tests/twice"
+    echo 'eval_of() { :; }' | tee "$WORK/planted/tests/twice/run.sh" >"$WORK/planted/tests/twice/more.sh"
+    found "a function of a test that stands twice" functions_twice "eval_of() is of"
+    rm -r "$WORK/planted/tests/twice"
     mkdir "$WORK/planted/tests/deaf" "$WORK/planted/tests/lax"
     printf '%s\n' '#!/bin/sh' 'echo "skipped: no $1 is here"' >"$WORK/planted/tests/deaf/run.sh"
     printf '%s\n' '#!/bin/sh' 'echo one' >"$WORK/planted/tests/lax/run.sh"
@@ -285,5 +299,6 @@ part rulers none "rulers of comments are whole" torn_rulers "$ROOT"
 part braces none "single statements have no braces" needless_braces "$ROOT"
 part english english
 part names none "every suite takes names of its parts" suites_without_names "$ROOT"
+part functions_twice none "a suite's functions stand once" functions_twice "$ROOT"
 part planted planted
 finish
