@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arithmetic.c: which files of the runtime compute. In: a file's path in runtime/. Out:
- * can an edit of it change a bit of a result? The text of those, without comments, is a
- * part of the platform (runtime/arithmetic.awk). A folder that only some meshes need
- * has none of them: what ranks/ sums is the tree that one rank sums, and another mesh
- * is no other platform. tests/emit/platform.sh has the list of the others, with
- * reasons. */
+ * whether an edit of it can change a bit of a result. The text of these files, without
+ * comments, is part of the platform hash (runtime/arithmetic.awk). Folders that only some
+ * meshes need contain none of them: sums over ranks follow the same tree as sums on one
+ * rank, so another mesh is not another platform. tests/emit/platform.sh lists the other
+ * files, with reasons. */
 #include "base/base.h"
 
 #include <string.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base.c: what every file of the generator stands on. In: sizes, texts, bytes. Out:
- * memory of one arena, growing lists and texts, hashes, and the end of the program when
- * we find a bug of our own. Memory is not freed, since a run of the generator is short
- * and so nothing can dangle; but drive.c marks and releases what a plan took that it
- * only tried. */
+/* base.c: what every file of the generator builds on. In: sizes, texts, bytes. Out:
+ * memory from one arena, growing lists and texts, hashes, and the exit after a bug of
+ * ours. Memory is not freed, because a run is short; so no pointer can dangle. drive.c
+ * marks and releases the memory of plans that it only tries. */
 #include "base/base.h"
 
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 #pragma GCC diagnostic ignored "-Wformat-truncation"
 #endif
 
-/* A chunk is asked of the system at a time; larger requests get a chunk of their own. */
+/* Memory comes from the system in chunks; larger requests get a chunk of their own. */
 enum { CHUNK_BYTES = 256 * 1024, ARENA_ALIGN = 16 };
 
 typedef struct Chunk {
@@ -27,11 +26,11 @@ typedef struct Chunk {
 } Chunk;
 
 struct Arena {
-    Chunk *chunks; /* the first is the one being filled */
+    Chunk *chunks; /* the first one is being filled */
     struct Arena *next;
 };
 
-static struct Arena *arenas; /* all of them, so that leak checkers see them held */
+static struct Arena *arenas; /* every arena, so that leak checkers can reach the chunks */
 
 static Chunk *chunk_new(size_t bytes)
 {
@@ -54,7 +53,7 @@ void *gen_alloc(Gen *g, size_t bytes)
     }
     gen_require(bytes <= SIZE_MAX / 2, "an allocation of %zu bytes", bytes);
     bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-    if (bytes > CHUNK_BYTES / 4) { /* its own chunk, behind the one being filled */
+    if (bytes > CHUNK_BYTES / 4) { /* a chunk of its own, behind the one being filled */
         c = chunk_new(bytes);
         if (a->chunks) {
             c->next = a->chunks->next;
@@ -79,9 +78,9 @@ void *gen_mark(Gen *g)
 {
     Chunk *before, *c;
 
-    gen_alloc(g, 1); /* there is an arena, and a chunk in it */
+    gen_alloc(g, 1); /* makes sure that there is an arena with a chunk */
     before = base_of(g)->arena->chunks;
-    c = chunk_new(CHUNK_BYTES); /* all that comes now lies before the old ones */
+    c = chunk_new(CHUNK_BYTES); /* later allocations lie before the old chunks */
     c->next = before;
     base_of(g)->arena->chunks = c;
     return before;
@@ -159,7 +158,7 @@ void *gen_push_(Gen *g, void **items, int *count, int *cap, size_t item_bytes)
     return (char *)*items + (size_t)(*count)++ * item_bytes;
 }
 
-/* Any thread may come here, while others work on what exit() would close. */
+/* Any thread may call this, while others use what exit() would close. */
 _Noreturn void gen_out_of_memory(size_t bytes)
 {
     fflush(stdout);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base.h: what every file of the generator stands on and no pass owns: memory, text,
- * messages, the embedded files. */
+/* base.h: what every file of the generator builds on and no pass owns: memory, text, messages, the
+ * embedded files. */
 #ifndef BASE_H
 #define BASE_H
 
@@ -17,19 +17,19 @@
 /* An output file; a child process makes them (child.c), and its parent writes them. */
 typedef struct OutFile { const char *path; const char *data; size_t bytes; } OutFile;
 
-/* What this room keeps for a run. It begins the Gen of the rooms above, of which this one
- * knows nothing else: functions take the Gen, and base_of finds what is theirs. */
+/* What this room keeps for a run. It is the first member of the Gen of the rooms above, whose other
+ * members this room does not know: functions take the Gen, and base_of finds this part. */
 typedef struct GenBase {
     struct Arena *arena;
     struct Diags *diags;
     bool color;              /* of messages */
-    int exit_code;           /* of errors, where a check has one of its own; 0: EXIT_DIAG */
+    int exit_code;           /* for errors of checks with a code of their own; 0: EXIT_DIAG */
     struct { OutFile *items; int count, cap; } files;
 } GenBase;
 
 typedef struct Gen Gen;
 static inline GenBase *base_of(const Gen *g) { return (GenBase *)g; }
-/* For who needs no more than this room: a Gen that is nothing but its beginning. */
+/* A Gen that is only its first part, for programs that need no more than this room. */
 static inline Gen *base_gen(GenBase *b) { return (Gen *)b; }
 
 /* Exit codes of fsdpgen (docs/reference.md lists them). */
@@ -40,7 +40,7 @@ enum { EXIT_DONE = 0, EXIT_DIAG = 1, EXIT_USAGE = 2, EXIT_FIT = 3, EXIT_TOOL = 4
 void *gen_alloc(Gen *g, size_t bytes);               /* zeroed, 16-byte aligned; dies when out */
 char *gen_printf(Gen *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 char *gen_vprintf(Gen *g, const char *fmt, va_list ap);
-/* What is allocated between a mark and its release is gone then. */
+/* gen_release frees everything that was allocated since the mark. */
 void *gen_mark(Gen *g);
 void gen_release(Gen *g, void *mark);
 char *gen_strdup(Gen *g, const char *s);
@@ -50,9 +50,9 @@ void *gen_push_(Gen *g, void **items, int *count, int *cap, size_t item_bytes);
 #define gen_push(g, list) \
     ((__typeof__((list)->items))gen_push_((g), (void **)&(list)->items, &(list)->count, \
                                           &(list)->cap, sizeof *(list)->items))
-/* Ends the program: the machine, or a limit, has no more memory; exit 1. */
+/* Ends the program with exit code 1 when memory, or a limit on it, is exhausted. */
 _Noreturn void gen_out_of_memory(size_t bytes);
-void *gen_calloc(size_t n, size_t bytes); /* to be freed; ends the program when out */
+void *gen_calloc(size_t n, size_t bytes); /* free() it; ends the program when out of memory */
 /* A bug of ours: prints file, line and text to stderr, exit 70. */
 _Noreturn void gen_die_(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -70,33 +70,34 @@ void text_printf(Text *t, const char *fmt, ...) __attribute__((format(printf, 2,
 
 uint64_t hash_bytes(const void *p, size_t n); /* XXH3 64 */
 
-/* ---- printable.c: text of strangers for a terminal ------------------------------- */
+/* ---- printable.c: foreign text for a terminal ------------------------------------ */
 
 enum { PRINTABLE_BYTES = 8 };
-/* The printable form of what s begins with; returns how many bytes of s that is. */
+/* Writes the printable form of the first character of s; returns how many bytes of s it covers. */
 size_t printable_step(const char *s, size_t n, char to[PRINTABLE_BYTES], size_t *bytes);
-void text_printable(Text *t, const char *s, size_t n, bool lines); /* lines: keeps their ends */
+void text_printable(Text *t, const char *s, size_t n, bool lines); /* lines: line ends are kept */
 void print_printable(FILE *f, const char *s, size_t n);
-/* A line: the prefix as it is, the rest printable. */
+/* Prints a line: the prefix unchanged, the rest made printable. */
 void print_line(FILE *f, const char *prefix, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void vprint_line(FILE *f, const char *prefix, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 
-/* ---- read.c: files of strangers -------------------------------------------------- */
+/* ---- read.c: foreign files ------------------------------------------------------- */
 
-/* Reads a regular file whole, into memory of its own with a NUL behind it, which malloc made;
- * 0 or an errno: EFBIG: longer than `most`; ESTALE: another program changed it meanwhile. */
+/* Reads a whole regular file into malloc'ed memory with a NUL at the end. Returns 0 or an errno:
+ * EFBIG if it is longer than `most`, ESTALE if another program changed it meanwhile. */
 int file_read(const char *path, size_t most, const char **text, size_t *bytes);
-/* The same of a file of Lua, C or JSON, for which 8 MiB are enough. */
+/* The same for a file of Lua, C or JSON; 8 MiB are enough for those. */
 enum { MAX_SOURCE_BYTES = 8 << 20 };
 int read_whole_file(const char *path, const char **text, size_t *bytes);
 const char *file_problem(int e); /* for messages */
-/* What is known of an open file, to see at its end whether it is still that file: its length,
- * the times when its contents and its status changed. */
+/* Identifies an open file, to see after reading whether it changed: its length, and the times when
+ * its contents and its status last changed. */
 typedef struct FileMark { int64_t bytes, changed[2], status[2]; } FileMark;
-/* Opens a regular file to read it; -1 with errno set. A large file of this very moment is waited
- * for until its clock has gone on, and another change would show; a small one is read at once. */
+/* Opens a regular file for reading; -1 with errno set. If a large file was changed within the
+ * current tick of the clock of file times, it waits for the next tick, so that another change would
+ * show. Small files are read at once. */
 int file_open(const char *path, FileMark *mark);
 bool file_changed(int fd, const FileMark *mark);
 
@@ -106,41 +107,41 @@ typedef struct Pos { const char *file; int line, col, len; } Pos; /* line 0: no 
 
 typedef enum { DIAG_ERROR, DIAG_WARNING, DIAG_NOTE } DiagKind;
 
-/* Records `file:line:col: error: object: problem`; the source line, a caret and `help:` follow
- * when printed. help may be NULL. Errors are collected; passes go on as far as they can. */
+/* Records `file:line:col: error: object: problem`; when printed, the source line, a caret and
+ * `help:` follow. help may be NULL. Errors are collected; passes continue as far as they can. */
 void diag_add(Gen *g, DiagKind kind, Pos pos, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-/* Prints all collected messages in order of file, line, col, once; returns the exit code that they
- * ask for, EXIT_DONE if none is an error. */
+/* Prints all collected messages once, in order of file, line and column. Returns the exit code for
+ * them: EXIT_DONE if there is no error. */
 int diag_finish(Gen *g);
 void diag_stop_on_errors(Gen *g);     /* the same, but exits on an error */
-void diag_print(Gen *g);              /* the same without a code */
+void diag_print(Gen *g);              /* the same without an exit code */
 int diag_errors(const Gen *g);        /* errors collected so far */
-const char *diag_warning(const Gen *g, int k); /* text of the k-th so far; NULL: no more */
-const char *diag_first_error(const Gen *g);    /* text of it; NULL: there is no error */
+const char *diag_warning(const Gen *g, int k); /* the k-th warning so far; NULL: no more */
+const char *diag_first_error(const Gen *g);    /* the text of the first error; NULL: none */
 /* Registers the text of a file (or of "<--set>"), so that messages can show its lines. */
 void diag_source(Gen *g, const char *file, const char *text, size_t bytes);
 /* Nearest of candidates by Damerau-Levenshtein within max(1, len/3), or NULL. */
 const char *diag_nearest(const char *word, const char *const *candidates, int count);
-/* The number of the command-line option --NAME, whose name has n bytes; -1: there is none,
- * and text says so, with the nearest. */
+/* The number of the command-line option --NAME, whose name has n bytes. -1: unknown; text then says
+ * so and suggests the nearest name. */
 int diag_option(const char *name, size_t n, const char *const *names, int count, char *text,
                 size_t bytes);
-/* Is the next word of a command line an option, and so no value of the one before? */
+/* Is the next word of a command line an option, rather than the value of the option before it? */
 bool diag_is_option(const char *word);
 
 /* ---- embedded files -------------------------------------------------------------- */
 
-/* Of gen/lua, templates, runtime and models; built by gen/base/embed_tool.c. */
+/* The files of gen/lua, templates, runtime and models; made by gen/base/embed_tool.c. */
 
 typedef struct Embedded { const char *path; const unsigned char *data; size_t bytes; } Embedded;
 extern const Embedded embedded_files[];   /* sorted by path: "templates/ops/add/op.lua" */
 extern const int embedded_count;
 const Embedded *embed_find(const char *path);
-/* From now on files of a source tree, at the same paths, come first. */
+/* From now on, files in a source tree take precedence over embedded files of the same path. */
 void embed_share(const char *dir);
 
-/* Can an edit of this file of runtime/ change a bit of a result? (arithmetic.c) */
+/* Can an edit of this file in runtime/ change a bit of a result? (arithmetic.c) */
 bool runtime_computes(const char *path);
 
 #endif

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child.c: the generator works in a child process, since what it reads comes from
- * strangers; so does the tokenizer. In: a function. Out: its exit code, its prints, its
- * results, and for a child that was killed, crashed or ran out of something, a message
- * that says which. The child cannot write a file (its limit is 0 bytes), outlive the
- * parent, or take more than its limits.
+/* child.c: runs the generator, or the tokenizer, in a child process, because it reads
+ * foreign files. In: a function. Out: its exit code, its output, its results, and a
+ * message if the child was killed, crashed or exceeded a limit. The child cannot write a
+ * file (its limit is 0 bytes), outlive the parent, or exceed its limits.
  *
- * Three pipes: stdout, stderr, and results: the generator's are records of two
- * little-endian lengths, a path and a content, closed by a record of a length no path
- * has; a child that dies early cannot look like one that finished. */
+ * There are three pipes: stdout, stderr and results. The generator's results are records
+ * of two little-endian lengths, a path and its content; a record with a length that no
+ * path has ends them. So a child that dies early cannot look like one that finished. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pipe2, strsignal */
 #endif
@@ -62,7 +61,7 @@ static void apply_limits(const Limits *l)
 {
     struct rlimit cpu = {(rlim_t)l->cpu_seconds, (rlim_t)l->cpu_seconds + 1};
 
-    if (l->cpu_seconds) /* SIGXCPU first, so that we can say what happened */
+    if (l->cpu_seconds) /* SIGXCPU first: the parent then knows the cause */
         setrlimit(RLIMIT_CPU, &cpu);
     if (!SANITIZED && l->memory_bytes)
         limit(RLIMIT_AS, l->memory_bytes);
@@ -96,7 +95,7 @@ static _Noreturn void run_child(Gen *g, const Limits *limits, const ChildWork *w
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
-    if (getppid() != parent) /* it died before we asked */
+    if (getppid() != parent) /* the parent died before prctl */
         _exit(EXIT_BUG);
     if (dup2(fds[OUT], STDOUT_FILENO) < 0 || dup2(fds[ERR], STDERR_FILENO) < 0)
         _exit(EXIT_BUG);
@@ -126,7 +125,7 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Reads what one pipe has. What is printed is passed on as it comes: somebody may be
+/* Reads what one pipe holds. Printed output is passed on at once, because somebody may be
  * watching. */
 static Outcome drain(Stream *s, int which, const ChildWork *work, int64_t most)
 {
@@ -148,7 +147,7 @@ static Outcome drain(Stream *s, int which, const ChildWork *work, int64_t most)
         return TOO_MUCH;
     fwrite(buffer, 1, (size_t)n, to);
     fflush(to);
-    return ferror(stdout) ? REFUSED : FINISHED; /* whoever started it says so */
+    return ferror(stdout) ? REFUSED : FINISHED; /* the caller reports it */
 }
 
 static Outcome relay(Stream *streams, const Limits *l, const ChildWork *work)
@@ -232,8 +231,8 @@ int child_stream(Gen *g, const Limits *limits, const ChildWork *work)
     struct rusage used;
     Outcome outcome;
 
-    signal(SIGCHLD, SIG_DFL); /* where a parent ignores it, wait4 finds no child */
-    fflush(NULL);             /* or the child would print it again */
+    signal(SIGCHLD, SIG_DFL); /* if a parent ignored SIGCHLD, wait4 would find no child */
+    fflush(NULL);             /* otherwise the child would print it again */
     for (int i = 0; i < N_PIPES; i++) {
         if (pipe2(fds[i], O_CLOEXEC) != 0)
             return told(EXIT_DIAG, "cannot make a pipe: %s", strerror(errno));
@@ -268,7 +267,7 @@ int child_stream(Gen *g, const Limits *limits, const ChildWork *work)
 
 typedef struct Files {
     int (*work)(Gen *g);
-    int64_t most; /* bytes */
+    int64_t most; /* the limit, in bytes */
     Text text;    /* the records, in the parent */
 } Files;
 
@@ -323,7 +322,7 @@ static bool get_u64(const Text *t, size_t *at, uint64_t *v)
     return true;
 }
 
-/* Takes the records apart; false if they are not whole. */
+/* Splits the stream into records; false if it is incomplete. */
 static bool unpack(Gen *g, const Text *t)
 {
     size_t at = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child_jail.c: system calls that a child which reads strangers' files has no use for.
- * In: nothing. Out: Linux refuses them with EPERM, to this process and its threads, by a
- * filter that cannot be taken away again. It stands behind the code that is right, and
- * names what is refused, so that a C library's next version runs as it is. Elsewhere, and
- * on kernels without it, nothing happens: the limits of child.c remain. */
+/* child_jail.c: forbids system calls that a child which reads foreign files never needs.
+ * In: nothing. Out: Linux answers them with EPERM, for this process and its threads,
+ * through a filter that cannot be removed. It is a second line of defence, so it lists
+ * what is refused, and a newer C library still works. Elsewhere, and on kernels without
+ * filters, nothing happens: the limits of child.c remain. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* syscall */
 #endif
@@ -27,7 +27,7 @@
 #define NATIVE AUDIT_ARCH_AARCH64
 #endif
 
-/* Files made, renamed, removed; the network; other processes and programs. */
+/* Creating, renaming and removing files; the network; other processes and programs. */
 /* clang-format off */
 static const int refused[] = {
     __NR_socket, __NR_socketpair, __NR_connect, __NR_bind, __NR_listen, __NR_sendto,
@@ -52,14 +52,14 @@ enum { N_REFUSED = sizeof refused / sizeof *refused };
 
 static const uint32_t writes = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND;
 
-/* Loads a word of what the filter is called with. */
+/* Loads one word of the call's data. */
 #define LOAD(field)                                                                      \
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 #define REFUSE BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
 #define ALLOW BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 #define UNLESS_EQUAL(value, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip)
 
-/* The flags of an open, argument k: reading alone is allowed. */
+/* Opening, with flags in argument k: only reading is allowed. */
 static int add_open(struct sock_filter *f, int call, int k)
 {
     const struct sock_filter part[] = {
@@ -99,7 +99,8 @@ void child_jail(void)
     f[n++] = (struct sock_filter)ALLOW;
     program.len = (unsigned short)n;
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    /* without the slower memory that filters otherwise bring: nothing is secret here */
+    /* avoids slower memory accesses, which filters enable by default: nothing is secret
+     * here */
     if (syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW,
                 &program) != 0)
         syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);

@@ -7,8 +7,8 @@
  *           |           ^~~~
  *       help: use 1000 or 1004
  *
- * Source lines come from texts that were registered, never from disk: what is shown is
- * what was read. Bytes that a terminal might obey are shown as escapes. */
+ * Source lines come from registered texts, never from disk, so a message shows what was
+ * read. Bytes that a terminal might obey are shown as escapes. */
 #include "base/base.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ struct Diags {
         Source *items;
         int count, cap;
     } sources;
-    int errors, dropped; /* of all; of those beyond MAX_KEPT, only how many */
+    int errors, dropped; /* all errors; beyond MAX_KEPT only their number is kept */
 };
 
 static struct Diags *diags_of(Gen *g)
@@ -89,7 +89,7 @@ void diag_add(Gen *g, DiagKind kind, Pos pos, const char *help, const char *fmt,
     va_start(ap, fmt);
     text = printable(g, gen_vprintf(g, fmt, ap), true);
     va_end(ap);
-    for (int i = 0; i < d->list.count; i++) { /* said once is enough */
+    for (int i = 0; i < d->list.count; i++) { /* the same message once is enough */
         const Diag *o = &d->list.items[i];
 
         if (o->pos.line == pos.line && o->pos.col == pos.col && !strcmp(o->text, text) &&
@@ -167,8 +167,7 @@ static bool source_line(Gen *g, Pos pos, const char **line, size_t *bytes)
     return false;
 }
 
-/* Columns a terminal uses for these bytes: bytes that do not continue a UTF-8
- * character. */
+/* Terminal columns of these bytes: the bytes that do not continue a UTF-8 character. */
 static size_t columns_of(const char *s)
 {
     size_t n = 0;
@@ -189,7 +188,7 @@ static void print_source(Gen *g, Text *out, Pos pos)
     start = (size_t)pos.col - 1;
     if (start > bytes)
         start = bytes;
-    if (start > MAX_LINE_COLUMNS / 2) /* a very long line: the part around the place */
+    if (start > MAX_LINE_COLUMNS / 2) /* of a very long line, a part */
         from = start - MAX_LINE_COLUMNS / 2;
     marks = pos.len > 0 ? (size_t)pos.len : 1;
     if (start + marks > bytes)

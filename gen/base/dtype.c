@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dtype.c: what dtypes are called. In: a dtype, or its name. Out: its name, its size,
- * its type in C. */
+/* dtype.c: names of dtypes. In: a dtype, or its name. Out: its name, size and C type. */
 #include "base/base.h"
 #include "base/dtype.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embed.c: files that the build put into the binary. In: a path. Out: the bytes of that
- * file, or NULL. `--share DIR` (for people who work on templates) reads the same paths
- * from a source tree first. */
+/* embed.c: files that the build embeds into the binary. In: a path. Out: the file's
+ * bytes, or NULL. `--share DIR` (for people who work on templates) first looks for the
+ * same path in a source tree. */
 #include "base/base.h"
 
 #include <stdlib.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embed_tool.c: embed_tool ROOT LIST OUT.c
  *
- * In: LIST, a file of paths relative to ROOT, one a line. Out: OUT.c with
- * embedded_files[], sorted by path (byte order), and embedded_count, as gen.h declares
- * them. Runs at build time only, so that fsdpgen is one binary that needs no files of its
- * own at run time.
+ * In: LIST, a file of paths relative to ROOT, one per line. Out: OUT.c with
+ * embedded_files[], sorted by path (byte order), and embedded_count, as base.h declares
+ * them. It runs at build time only, so that fsdpgen is one binary that needs no other
+ * files at run time.
  *
- * Each file becomes a string literal of one C line for each of its lines: ten times
- * faster to compile than a list of numbers, and readable. The terminating NUL is not
- * counted in bytes. */
+ * Each file becomes a string literal, one C line per line of the file: this compiles ten
+ * times faster than a list of numbers, and is readable. The size excludes the terminating
+ * NUL. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

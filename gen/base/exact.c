@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exact.c: exp, log, pow, sin and their kin, correctly rounded. In: doubles. Out: the
- * nearest double. C libraries differ in the last bit of these functions, by their version
- * and by whether the processor has FMA, and one bit of a constant is another trainer.
+/* exact.c: exp, log, pow, sin and related functions, correctly rounded. In: doubles. Out:
+ * the nearest double. C libraries differ in the last bit of these functions, by version
+ * and by whether the processor has FMA, and one different bit of a constant makes a
+ * different trainer.
  *
- * A value is carried as the sum of two doubles, with an error below 2^-90 of itself, and
+ * A value is carried as the sum of two doubles, with a relative error below 2^-90, and
  * rounded once. Only +, -, *, / and sqrt are used, which IEEE 754 defines to the bit.
- * Everything is a series: slow, about a microsecond, and short. */
+ * Everything is a series: slow (about a microsecond) and short. */
 #include "base/exact.h"
 
 #include <float.h>
@@ -64,7 +65,7 @@ static Pair sum(double a, double b) /* exact */
     return (Pair){s, (a - (s - t)) + (b - t)};
 }
 
-static Pair product(double a, double b) /* exact, in the middle of the exponents' range */
+static Pair product(double a, double b) /* exact in the middle of the exponents' range */
 {
     const double split = 0x1p27 + 1, p = a * b;
     const double as = a * split, ah = as - (as - a), al = a - ah;
@@ -109,7 +110,7 @@ static Pair divide(Pair a, Pair b)
     return add(sum(q, r), (Pair){rest.high / b.high, 0});
 }
 
-static Pair square_root(Pair a) /* of what is positive */
+static Pair square_root(Pair a) /* of a positive number */
 {
     const double r = sqrt(a.high);
     const Pair left = add(a, negative(product(r, r)));
@@ -124,7 +125,7 @@ static Pair whole(double x)
 
 /* ---- rounding -------------------------------------------------------------------- */
 
-/* x = m * 2^*e, m in [1, 2) with x's sign; of what is finite and not 0. */
+/* x = m * 2^*e, m in [1, 2) with x's sign; x is finite and not 0. */
 static double mantissa(double x, int *e)
 {
     uint64_t bits = bits_of(x);
@@ -152,8 +153,8 @@ static double assemble(uint64_t n, int e)
 }
 
 /* The double nearest to v * 2^e; v is not 0 and far from both ends of the range. v is
- * taken as an integer of 63 bits and what is left below it. tie: the exact value may lie
- * in the middle of two doubles; then what is left, if as small as an error, is one. */
+ * split into an integer of 63 bits and a remainder. tie: the exact value may be halfway
+ * between two doubles; then a remainder as small as the error counts as a tie. */
 static double rounded_tie(Pair v, int e, bool tie)
 {
     int own, shift;
@@ -252,7 +253,7 @@ static Pair log_pair(double x)
     return add(sum_of, m);
 }
 
-/* What a logarithm is of what has none, or an infinite one. */
+/* The logarithm of a number that has none, or an infinite one. */
 static bool log_is_special(double x, double *result)
 {
     *result = x != x || x < 0 ? nan_value : x == 0 ? -inf : inf;
@@ -301,7 +302,7 @@ static bool is_odd(double y)
     return fabs(y) < 0x1p53 && is_whole(y) && !is_whole(y / 2);
 }
 
-/* Where x or y is 0, infinite or no number, as C99 says. */
+/* If x or y is 0, infinite or NaN: the result of C99. */
 static double pow_special(double x, double y)
 {
     const double size = fabs(x);
@@ -316,8 +317,8 @@ static double pow_special(double x, double y)
     return (size == 0) == (y < 0) ? sign * inf : sign * 0.0;
 }
 
-/* May x^y lie in the middle of two doubles? Then it is r^3, r^4, ... or its root, an odd
- * r^n of 54 bits, so x has few; or 2^-1075. */
+/* Can x^y be halfway between two doubles? Then it is r^3, r^4, ... or its root, an odd
+ * r^n of 54 bits, so x has few bits; or it is 2^-1075. */
 static bool may_tie(double x, double y)
 {
     int e;
@@ -326,7 +327,7 @@ static bool may_tie(double x, double y)
     return m == 1 || (y > 0 && is_whole(2 * y) && is_whole(m * 0x1p36));
 }
 
-/* x^n for whole numbers n, |n| at most 16, the common case. */
+/* x^n for whole n with |n| at most 16, the common case. */
 static double pow_whole(double x, int n)
 {
     int e;
@@ -370,7 +371,7 @@ double exact_pow(double x, double y)
 
 /* ---- sin, cos, tan --------------------------------------------------------------- */
 
-/* The bits of 2/pi behind its point. */
+/* The fractional bits of 2/pi. */
 static const uint64_t two_over_pi[] = {
     0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
     0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484,
@@ -381,7 +382,7 @@ static const uint64_t two_over_pi[] = {
 
 enum { WORDS = 5 };
 
-/* 64 bits of a row of words, the first the highest, from bit `at` on. */
+/* 64 bits from bit `at` on, of a row of words with the highest first. */
 static uint64_t bits_at(const uint64_t *word, int at)
 {
     const int k = at / 64, shift = at % 64;
@@ -406,9 +407,8 @@ static void times_two_over_pi(uint64_t m, int from, uint64_t to[WORDS])
     to[0] = carry;
 }
 
-/* x = *quarters pi/2 + what it returns, in [-pi/4, pi/4], for |x| >= 1/2: the product
- * with 2/pi, of which only what is below 4 matters, and of that 200 bits behind the
- * point. */
+/* x = *quarters pi/2 + what it returns, in [-pi/4, pi/4], for |x| >= 1/2. Only the part
+ * below 4 of the product with 2/pi matters, and 200 of its fractional bits. */
 static Pair reduce(double x, int *quarters)
 {
     int e, from, point, first = 0;
@@ -420,14 +420,14 @@ static Pair reduce(double x, int *quarters)
     e -= 52;
     from = e > 2 ? e - 2 : 0;
     times_two_over_pi(m, from, p);
-    point = 64 * WORDS - (256 - (e - from)); /* bits before it */
+    point = 64 * WORDS - (256 - (e - from)); /* bits before the point */
     *quarters = (int)(bits_at(p, point - 2) >> 62);
     for (int i = 0; i < WORDS && point + 64 * i < 64 * WORDS; i++)
         frac[i] = bits_at(p, point + 64 * i);
-    up = frac[0] >> 63; /* at least a half: from above */
+    up = frac[0] >> 63; /* at least a half: reduce from above */
     *quarters += up;
     for (int i = 0; up && i < WORDS; i++)
-        frac[i] = ~frac[i]; /* less one in its last place, which is no matter */
+        frac[i] = ~frac[i]; /* off by one in the last place, which does not matter */
     while (first < 64 * (WORDS - 2) && !(frac[first / 64] << first % 64 >> 63))
         first++;
     r.high = assemble(bits_at(frac, first) >> 11, -first - 53);
@@ -440,7 +440,7 @@ static Pair reduce(double x, int *quarters)
     return r;
 }
 
-/* sin(r) for |r| <= pi/4, cos(r) with `cosine`. */
+/* sin(r) for |r| <= pi/4, or cos(r) if `cosine`. */
 static Pair sin_series(Pair r, bool cosine)
 {
     const Pair z = negative(multiply(r, r));
@@ -530,7 +530,7 @@ double exact_acos(double x)
     return rounded(scale(atan_pair(square_root(divide(sum(1, -x), sum(1, x)))), 2), 0);
 }
 
-/* Where one of them is 0 or infinite; what a half plane of x < 0 adds. */
+/* If one of them is 0 or infinite; also what the half plane x < 0 adds. */
 static double atan2_special(double y, double x)
 {
     const bool behind = bits_of(x) >> 63;

@@ -4,8 +4,8 @@
 #ifndef EXACT_H
 #define EXACT_H
 
-/* To nearest, ties to even, unless the exact value lies within 2^-90 of itself of a tie
- * and is none. A result that is not a number is the positive quiet NaN. */
+/* Rounded to nearest, ties to even, unless the exact value is not a tie but lies within a relative
+ * 2^-90 of one. A NaN result is the positive quiet NaN. */
 double exact_exp(double x);
 double exact_log(double x);
 double exact_log2(double x);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_place.c: lines and columns of a JSON text, which its parser does not keep. In: a
+/* json_place.c: lines and columns in a JSON text, which its parser does not keep. In: a
  * text that a parser has accepted, and the path of a member. Out: the place of its value.
- * It only skips over values; what they are the parser has said. */
+ * It only skips over values; the parser has validated them. */
 #include "base/json_place.h"
 
 #include <string.h>
@@ -57,7 +57,7 @@ static void skip_value(Scan *s)
     } while (s->at < s->bytes && (depth > 0 || strchr(",}]", peek(s)) == NULL));
 }
 
-/* From before a value to the next member or item, or what ends them. */
+/* From before a value to the next member or item, or to the closing bracket. */
 static void skip_item(Scan *s)
 {
     skip_value(s);
@@ -66,7 +66,8 @@ static void skip_item(Scan *s)
         s->at++;
 }
 
-/* At an object; leaves the scan at the value of its member, or says there is none. */
+/* At an object; moves the scan to the member's value, or returns false if there is
+ * none. */
 static bool enter_member(Scan *s, const char *key, size_t key_len)
 {
     if (peek(s) != '{')
@@ -87,7 +88,8 @@ static bool enter_member(Scan *s, const char *key, size_t key_len)
     return false;
 }
 
-/* At an array; leaves the scan at the item of that number, or says there is none. */
+/* At an array; moves the scan to the item of that number, or returns false if there is
+ * none. */
 static bool enter_item(Scan *s, const char *key, size_t key_len)
 {
     size_t left = 0;

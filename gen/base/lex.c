@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lex.c: a small lexer of Lua, so that every value of a description keeps its line and
- * column, which Lua itself forgets. In: the text of a file that Lua has accepted (what
- * it refuses is reported by Lua; this lexer only has to end). Out: every table
- * constructor with its fields' places. Values computed elsewhere have the place of the
- * expression that mentions them. */
+ * column, which Lua itself forgets. In: the text of a file that Lua has accepted. (Lua
+ * reports what it refuses; on such text this lexer only has to terminate.) Out: every
+ * table constructor with the places of its fields. Values computed elsewhere get the
+ * place of the expression that mentions them. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
@@ -36,7 +36,7 @@ typedef struct Lexer {
 
 enum { MAX_DEPTH = 200 };
 
-/* At a '[': the level of a long bracket, -1 if it is none. */
+/* At a '[': the level of a long bracket; -1 if it is not one. */
 static int long_bracket(const Lexer *x, const char *p)
 {
     int level = 0;
@@ -117,10 +117,10 @@ static void skip_number(Lexer *x)
             return;
 }
 
-/* The token at x->p, which is then behind it. */
+/* The token at x->p; moves x->p behind it. */
 static Tok next_token(Lexer *x)
 {
-    /* operators of several characters that must not be cut: `==` is no `=` */
+    /* operators of several characters that must stay whole: `==` is not `=` */
     static const char *const operators[] = {
         "...", "..", "==", "~=", "<=", ">=", "//", "::", "<<", ">>"};
 
@@ -250,7 +250,7 @@ static const Tok *callee_of(const Lexer *x, int brace)
         i--;
     if (i >= 1 && tok(x, i)->kind == TOK_STRING)
         i--;
-    if (i >= 0 && is(tok(x, i), ")")) { /* f(...) {: the f */
+    if (i >= 0 && is(tok(x, i), ")")) { /* f(...) { : the token f */
         int depth = 0;
 
         for (; i >= 0; i--) {
@@ -368,7 +368,7 @@ const LexField *lex_item(const LexTable *t, int index)
     return NULL;
 }
 
-/* May an operand follow this token? Elsewhere a `#` is a mistake, for Lua to name. */
+/* May an operand follow this token? Elsewhere a `#` is a mistake, which Lua reports. */
 static bool precedes_operand(const Tok *t)
 {
     static const char *const words[] = {"and",    "or",    "not",   "return", "if",

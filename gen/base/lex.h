@@ -11,15 +11,14 @@ typedef struct LexField {
     const char *key; /* "ffn"; NULL for the nth value without a key */
     int index;       /* n, from 1; 0 with a key */
     Pos key_pos, value;
-    LexTable *table; /* when the value is written as a table right here */
+    LexTable *table; /* if the value is a table written right here */
 } LexField;
 
-/* One `{...}` of the source, with the call it is the argument of: `cosine {`,
- * `llama({`. */
+/* One `{...}` of the source, with the call whose argument it is: `cosine {`, `llama({`. */
 struct LexTable {
-    const char *callee; /* last name before it, NULL when it is not an argument */
+    const char *callee; /* the last name before it; NULL if it is not an argument */
     Pos callee_pos;
-    int line; /* of the `{` */
+    int line; /* place of the `{` */
     struct {
         LexField *items;
         int count, cap;
@@ -38,8 +37,7 @@ typedef struct LexFile {
 LexFile *lex_file(Gen *g, const char *file, const char *text, size_t bytes);
 const LexField *lex_field(const LexTable *t, const char *key);
 const LexField *lex_item(const LexTable *t, int index);
-/* A copy, to be freed, in which each operator # is replaced by mark; what is no operator there
- * but a mistake stays. */
+/* A copy, to be freed, in which mark replaces each operator #. A # that is a mistake stays. */
 char *lex_mark_lengths(const char *text, size_t n, const char *mark, size_t *bytes);
 /* The place of a word on a line, for messages of Lua that only name the line. */
 Pos lex_word(const LexFile *f, int line, const char *word);

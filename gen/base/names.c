@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names.c: how names of a model become identifiers of C; nothing else decides that.
+/* names.c: how names of a model become identifiers of C; nothing else decides this.
  *
- * In: names of blocks, classes, parameters and values, which builder_block.c and
- * builder.c let pass: letters, digits, _ and, of blocks and parameters, dots; no keyword
- * of C11. Out: identifiers that neither C, nor a header, nor the emitted code around them
- * has, and that stay apart where the names were apart.
+ * In: names of blocks, classes, parameters and values that builder_block.c and builder.c
+ * accepted: letters, digits, _ and, in blocks and parameters, dots; no keyword of C11.
+ * Out: identifiers that C, headers and the surrounding emitted code do not use, distinct
+ * for distinct names.
  *
- * Names of functions and structs end in words of ours (layer_forward), those of macros
- * begin with them (SAVED_LAYERS_7). Fields and variables are the model's words alone: the
- * list below has those that cannot be, which a test checks against compilers and
- * headers. A macro with arguments is no danger: no name is followed by a parenthesis. */
+ * Names of functions and structs end in fixed words (layer_forward), and names of macros
+ * begin with them (SAVED_LAYERS_7). Fields and variables are the model's words alone; the
+ * list below has the words they cannot be, and a test checks it against compilers and
+ * headers. Macros with arguments are harmless: no name is followed by a parenthesis. */
 #include "base/names.h"
 
 #include <ctype.h>
@@ -36,7 +36,7 @@ bool ident_ok(const char *s)
               s[i] == '_' || (s[i] >= '0' && s[i] <= '9')))
             return false;
     if (s[0] == '_' && n > 1 && (s[1] == '_' || (s[1] >= 'A' && s[1] <= 'Z')))
-        return false; /* C keeps those */
+        return false; /* C reserves those */
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
         if (!strcmp(s, keywords[i]))
             return false;
@@ -68,8 +68,8 @@ static bool starts_with(const char *s, const char *prefix)
     return !strncmp(s, prefix, strlen(prefix));
 }
 
-/* Words in capitals are macros, whoever defines them today; what begins with _ is the
- * compiler's, with rt_ the runtime's, with math_ and trainer_ the emitted files'. */
+/* Words in capitals are macros, now or in the future; words that begin with _ belong to
+ * the compiler, with rt_ to the runtime, with math_ and trainer_ to the emitted files. */
 static bool taken_by_us(const char *s)
 {
     static const char *const prefixes[] = {"_", "rt_", "Rt", "math_", "trainer_"};
@@ -93,14 +93,14 @@ static bool taken_by_c(const char *s)
         /* of other headers of C */
         "I", "assert", "complex", "errno", "imaginary", "math_errhandling", "noreturn",
         "stderr", "stdin", "stdout", "unreachable",
-        /* of compilers, without being asked for */
+        /* predefined by compilers */
         "hppa", "i386", "linux", "m68k", "mc68000", "mips", "sparc", "sun", "unix", "vax",
         NULL};
 
     return taken_by_us(s) || is_in(s, words);
 }
 
-/* Functions of the runtime, step.c and bind.c beside forward, backward, evaluate. */
+/* Functions of the runtime, step.c and bind.c beside forward, backward and evaluate. */
 static bool taken_by_functions(const char *s)
 {
     static const char *const words[] = {"math", "rt", "trainer", NULL};
@@ -108,13 +108,13 @@ static bool taken_by_functions(const char *s)
     return taken_by_us(s) || is_in(s, words);
 }
 
-/* beta, and beta_NAME of what is tied, are fields beside the gradients. */
+/* beta, and beta_NAME of tied parameters, are fields beside the gradients. */
 static bool taken_by_params(const char *s)
 {
     return taken_by_c(s) || !strcmp(s, "beta") || starts_with(s, "beta_");
 }
 
-/* What every span has, and the types that it names. */
+/* Fields of every span, and the types that spans name. */
 static bool taken_by_spans(const char *s)
 {
     static const char *const words[] = {"dw",    "int32_t", "loss", "loss_scale", "rt",
@@ -123,7 +123,7 @@ static bool taken_by_spans(const char *s)
     return taken_by_c(s) || is_in(s, words);
 }
 
-/* So that m_x of a model and m_ before its x stay apart, m_x is taken where x is. */
+/* m_x is taken if x is: so a model's own m_x stays distinct from a renamed x. */
 static const char *mangle(Gen *g, const char *ident, bool (*taken)(const char *s))
 {
     for (const char *s = ident;; s += 2) {

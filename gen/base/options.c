@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* options.c: reads a command line by the table of commands and options. In: argv, the
- * table (options.h). Out: the command, its words, the fields that its options fill; or
- * what is wrong, with the nearest name there is. */
+ * table (options.h). Out: the command, its arguments and the fields that its options
+ * fill; or a message with the nearest name. */
 #include "base/options.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ int options_complain(const OptionReader *r)
 
 /* ---- the command ----------------------------------------------------------------- */
 
-/* The option of that name that the command takes; or NULL. */
+/* The command's option of that name; or NULL. */
 static const Option *named_option(const Command *c, const char *name, size_t bytes)
 {
     for (const Option *o = c->options; o->name; o++)
@@ -122,7 +122,8 @@ OptionsFound options_open(OptionReader *r)
 
 /* ---- one option ------------------------------------------------------------------ */
 
-/* --NAME is no option of the command: is it one of another, or like one? */
+/* --NAME is not an option of the command: does another command have it, or a similar
+ * one? */
 static OptionsFound unknown_option(OptionReader *r, const char *name, size_t bytes)
 {
     const char *names[MOST_NAMES], *text = "";
@@ -151,7 +152,8 @@ static OptionsFound unknown_option(OptionReader *r, const char *name, size_t byt
             : "; a field of the description is set by --set FIELD=VALUE");
 }
 
-/* A word behind one `-` that is no letter of an option: it was meant to have two. */
+/* A word after a single `-` that is not the letter of an option: the user meant two
+ * dashes. */
 static OptionsFound single_dash(OptionReader *r, const char *arg)
 {
     const size_t bytes = strcspn(arg + 1, "=");
@@ -231,7 +233,7 @@ static OptionsFound store(OptionReader *r, const Option *o, void *into, const ch
     return OPTIONS_GO;
 }
 
-/* The value of an option: behind its =, or the next argument. */
+/* The value of an option: after its =, or the next argument. */
 static OptionsFound take_value(OptionReader *r, const Option *o, int *i,
                                const char **value)
 {
@@ -250,7 +252,7 @@ static OptionsFound take_value(OptionReader *r, const Option *o, int *i,
     return OPTIONS_GO;
 }
 
-/* argv[*i] begins with `-`; *i is left at the last argument that is used. */
+/* argv[*i] begins with `-`; afterwards *i is the last argument used. */
 static OptionsFound read_option(OptionReader *r, int *i, void *into)
 {
     const char *arg = r->argv[*i], *equals = strchr(arg, '='), *value = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.h: the form of the table of commands and options, and what reads a command line by it.
- * The tables stand with those who use them: commands.c, tokenize/tokenize_options.c. They drive the
- * parser and its messages (options.c), --help (options_help.c), and what gen/shell/ makes:
- * completions, manual pages, the reference. A new option is a field and one row. */
+/* options.h: the form of the table of commands and options, and its reader. The tables stand with
+ * their users: commands.c, tokenize/tokenize_options.c. They drive the parser and its messages
+ * (options.c), --help (options_help.c), and what gen/shell/ makes: completions, manual pages, the
+ * reference. A new option is one field and one row. */
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
@@ -10,55 +10,55 @@
 
 typedef struct OptionList { const char **items; int count, cap; } OptionList;
 
-/* How a value is kept, in the struct that a command's options fill. */
+/* How a value is stored in the struct that a command's options fill. */
 typedef enum {
-    STORE_SWITCH, /* bool: there is no value */
+    STORE_SWITCH, /* bool, without a value */
     STORE_TEXT,   /* const char * */
-    STORE_LIST,   /* OptionList: it may be repeated */
+    STORE_LIST,   /* OptionList; the option may be repeated */
     STORE_COUNT   /* int64_t, from 1 to `most` */
 } OptionStore;
 
-/* What a value or a word is; a shell completes it so. */
+/* What a value or an argument is; shells complete it accordingly. */
 typedef enum {
-    VALUE_NONE,   /* there is none */
+    VALUE_NONE,   /* no value */
     VALUE_TEXT,
     VALUE_NUMBER,
     VALUE_FILE,
     VALUE_DIR,
-    VALUE_LUA,    /* a description, or a folder on the way to one */
-    VALUE_FIELD,  /* a description's field, with its value behind = */
-    VALUE_CHOICE, /* one of `choice`, or the command line is wrong */
-    VALUE_WORD    /* the same, behind a = alone: --resume=must */
+    VALUE_LUA,    /* a description, or a folder that contains some */
+    VALUE_FIELD,  /* a description's field, with =VALUE */
+    VALUE_CHOICE, /* one of `choice`; anything else is an error */
+    VALUE_WORD    /* the same, only after a =: --resume=must */
 } OptionValue;
 
 typedef const char *ChoiceFn(int i); /* NULL after the last */
 
 typedef struct Option {
     char letter;
-    const char *name;     /* NULL: behind the last row */
-    const char *value;    /* as help writes it; NULL: it takes none */
-    const char *what;     /* NULL: hidden */
+    const char *name;     /* NULL: end of the table */
+    const char *value;    /* as help shows it; NULL: no value */
+    const char *what;     /* NULL: hidden from help */
     OptionStore store;
     OptionValue kind;
     size_t at;
-    unsigned commands;    /* that take it: their bits */
-    ChoiceFn *choice;     /* NULL: there are no names to propose */
-    int64_t most;         /* of a count */
+    unsigned commands;    /* bits of the commands that take it */
+    ChoiceFn *choice;     /* NULL: no names to choose from */
+    int64_t most;         /* upper limit of a count */
 } Option;
 
 typedef struct Command {
-    const char *name;     /* NULL: behind the last row */
+    const char *name;     /* NULL: end of the table */
     const char *what;     /* one line */
-    const char *usage[4]; /* what follows the name, a line each; NULL behind the last */
-    const char *more;     /* lines for its help; or NULL */
+    const char *usage[4]; /* what follows the name, one line each; NULL after the last */
+    const char *more;     /* more lines for its help; or NULL */
     const char *exits;    /* its exit codes; NULL: those of the first row */
-    bool hidden;          /* the general help leaves it out */
-    bool implied;         /* its name is not written */
-    OptionValue words;    /* what its words are */
-    ChoiceFn *choice;     /* VALUE_CHOICE: of the first word */
-    int least, most;      /* words that it needs, and takes; most -1: any number */
-    const char *lack;     /* the message where it has less */
-    unsigned bit;         /* in Option.commands */
+    bool hidden;          /* omitted from the general help */
+    bool implied;         /* the command line does not name it */
+    OptionValue words;    /* what its arguments are */
+    ChoiceFn *choice;     /* VALUE_CHOICE: for the first argument */
+    int least, most;      /* arguments that it needs and accepts; most -1: any number */
+    const char *lack;     /* the message if there are fewer */
+    unsigned bit;         /* its bit in Option.commands */
     const Option *options;
 } Command;
 
@@ -73,26 +73,26 @@ typedef struct OptionReader {
     int argc;
     char **argv;
     const Command *command;
-    bool named;              /* the command line names it */
-    const char *error;       /* of usage */
+    bool named;              /* the command line names the command */
+    const char *error;       /* prefix of usage errors */
 } OptionReader;
 
 typedef enum { OPTIONS_GO, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_WRONG } OptionsFound;
-/* Finds the command, or reports that there is none of its name: OPTIONS_WRONG. */
+/* Finds the command; if its name is unknown, reports that and returns OPTIONS_WRONG. */
 OptionsFound options_open(OptionReader *r);
-/* Reads all of it: options into the struct that the command's table is of, words apart. */
+/* Reads the whole line: options into the command's struct, arguments separately. */
 OptionsFound options_read(OptionReader *r, void *into, OptionList *words);
-/* Records what is wrong, for options_complain. */
+/* Records an error for options_complain. */
 OptionsFound options_wrong(OptionReader *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* Prints what is wrong, and where help is; returns the exit code. */
+/* Prints the error and where to find help; returns the exit code. */
 int options_complain(const OptionReader *r);
 
 /* ---- options_help.c -------------------------------------------------------------- */
 
 /* "-o, --output DIR" */
 char *option_left(Gen *g, const Option *o, const char *no_letter);
-/* Of a command; NULL: of all. */
+/* Help for a command; NULL: for all. */
 void options_help(Gen *g, Text *t, const Command *commands, const Command *command);
 
 #endif

@@ -15,7 +15,7 @@ char *option_left(Gen *g, const Option *o, const char *no_letter)
                       o->value ? o->value : "");
 }
 
-/* Words behind a label, in lines of a terminal. */
+/* Words after a label, wrapped for a terminal. */
 static void add_wrapped(Text *t, const char *label, const char *words)
 {
     size_t column = strlen(label);
@@ -44,7 +44,7 @@ static void add_options(Text *t, const Command *c)
     text_printf(t, "  %-26s this text\n", "-h, --help");
 }
 
-/* Names that an option chooses from, where the line of the option does not list them. */
+/* The names to choose from, for options whose line does not list them. */
 static void add_choices(Text *t, const Command *c)
 {
     for (const Option *o = c->options; o->name; o++) {

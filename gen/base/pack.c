@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pack.c: offsets for items of which some pairs may share no byte.
+/* pack.c: offsets for items, where some pairs must not overlap.
  *
- * In: sizes, and which pairs conflict. Out: an offset for each, and the peak. Greedy in
- * several orders and three fits, then a seeded search bounded by iterations, never by
- * time, so that the same input gives the same plan on every machine. */
+ * In: sizes, and which pairs conflict. Out: an offset for each, and the peak. It is
+ * greedy in several orders with three fits; then a seeded search, bounded by iterations
+ * and never by time, so that every machine makes the same plan. */
 #include "base/pack.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct Placed {
 typedef struct Solver {
     const PackProblem *pr;
     Placed *placed;  /* by offset */
-    int64_t *offset; /* of the attempt at hand */
+    int64_t *offset; /* of the current attempt */
 } Solver;
 
 static bool conflicts(const PackProblem *pr, int i, int j)
@@ -25,9 +25,9 @@ static bool conflicts(const PackProblem *pr, int i, int j)
     return pr->conflict[(size_t)i * (size_t)pr->words + (size_t)(j >> 6)] >> (j & 63) & 1;
 }
 
-/* How a place is chosen among those free: the lowest; the tightest; or the lowest where
- * an item of the same size lies already that may be shared with, so that items which take
- * turns form slots instead of drifting against each other. */
+/* Which free place an item gets: the lowest; the tightest; or the lowest that holds an
+ * item of the same size with which it may share bytes. So items that take turns form
+ * slots instead of drifting against each other. */
 typedef enum { FIRST_FIT, BEST_FIT, SLOT_FIT, N_FITS } Fit;
 
 static int64_t find_place(const Solver *s, int item, int n_placed, Fit fit)
@@ -50,7 +50,7 @@ static int64_t find_place(const Solver *s, int item, int n_placed, Fit fit)
             if (fit == FIRST_FIT)
                 return chosen;
             if (fit == SLOT_FIT)
-                chosen_gap = 0; /* the lowest gap stays, a slot may still come */
+                chosen_gap = 0; /* the lowest gap is kept; a slot may still follow */
         }
         end = max_i64(end, p->hi);
         slot = -1;
@@ -58,7 +58,7 @@ static int64_t find_place(const Solver *s, int item, int n_placed, Fit fit)
     return slot >= 0 ? slot : chosen >= 0 ? chosen : end;
 }
 
-/* Offsets in the given order; stops with INT64_MAX when the peak reaches `give_up`. */
+/* Packs in the given order; returns INT64_MAX when the peak reaches `give_up`. */
 static int64_t pack(Solver *s, const int *order, Fit fit, int64_t give_up)
 {
     const PackProblem *pr = s->pr;
@@ -77,9 +77,9 @@ static int64_t pack(Solver *s, const int *order, Fit fit, int64_t give_up)
     return peak;
 }
 
-/* BY_CLASS: within a factor of four of each other, items go in order of time, so that a
- * chain of large ones that take turns (a unit's weights, the next unit's) alternates
- * between two slots even where their sizes differ a little. */
+/* BY_CLASS: items whose sizes are within a factor of four go in order of time. So a chain
+ * of large ones that take turns (one unit's weights, the next unit's) alternates between
+ * two slots even if their sizes differ a little. */
 typedef enum { BY_SIZE, BY_CLASS, BY_DURATION, BY_AREA, BY_START, N_ORDERS } OrderKind;
 
 static int size_class(int64_t largest, int64_t bytes)
@@ -135,10 +135,10 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* Work of one search: pairs looked at, whatever the machine. */
+/* Work of one search, counted in pairs, so that it does not depend on the machine. */
 enum { SEARCH_PAIRS = 12000000, SEARCH_MAX = 3000 };
 
-/* Swaps two items of the order, or moves one, and keeps what is not worse. */
+/* Swaps two items of the order or moves one, and keeps the result unless it is worse. */
 static int64_t improve(Solver *s, int *order, int *trial, int64_t peak, int64_t *offset)
 {
     const PackProblem *pr = s->pr;
@@ -153,7 +153,7 @@ static int64_t improve(Solver *s, int *order, int *trial, int64_t peak, int64_t 
         if (swap) {
             trial[a] = order[b];
             trial[b] = order[a];
-        } else { /* item a goes to place b, those between shift by one */
+        } else { /* item a moves to place b, those between shift by one */
             for (int i = a; i < b; i++)
                 trial[i] = order[i + 1];
             for (int i = a; i > b; i--)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* printable.c: text of strangers for a terminal. In: any bytes: names of files and
- * tokens, source lines, what a template says. Out: the same where they print, and `\xHH`
- * where a terminal might obey, reorder or hide them; so no text can move a cursor, forge
- * a second message or end a log line. All that fsdpgen prints of what it has read, or was
- * called with, goes through here. */
+/* printable.c: foreign text for a terminal. In: any bytes: names of files and tokens,
+ * source lines, messages of a template. Out: the same bytes if they are printable, and
+ * `\xHH` if a terminal might obey, reorder or hide them. So no text can move a cursor,
+ * forge a second message or end a log line. Everything that fsdpgen prints of its input
+ * goes through here. */
 #include "base/base.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Marks that print nothing, and change how the rest does: zero-width and joiners,
- * directions and their overrides, line and paragraph ends, the tags' plane. */
+/* Characters that are invisible and change how others look: zero-width characters and
+ * joiners, directions and their overrides, line and paragraph separators, the plane of
+ * tags. */
 static bool is_hidden(uint32_t c)
 {
     return c < 0xA0 || c == 0xAD || c == 0x61C || (c >= 0x200B && c <= 0x200F) ||
@@ -18,8 +19,8 @@ static bool is_hidden(uint32_t c)
            (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE0FFF);
 }
 
-/* The bytes of the legal UTF-8 character beyond ASCII that s begins with, if it prints;
- * else 0. */
+/* Bytes of the legal non-ASCII UTF-8 character at the start of s if it is printable; else
+ * 0. */
 static size_t shown_character(const unsigned char *s, size_t n)
 {
     const size_t more = s[0] >= 0xF0 ? 3 : s[0] >= 0xE0 ? 2 : 1;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read.c: files of strangers. In: a path. Out: the bytes, read once into memory of our
- * own before anyone looks at them: what was checked is what is used, whatever another
- * program does to the file meanwhile. Size and times of change tell, at the end, whether
- * somebody wrote to it: then what was read may be half of one text and half of another,
- * and is not used at all. */
+/* read.c: foreign files. In: a path. Out: the bytes, read once into our own memory before
+ * anything looks at them: what is checked is what is used, even if another program
+ * changes the file meanwhile. Its size and times of change are compared at the end. If
+ * they differ, the text may be half old and half new, and is not used. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -23,8 +22,8 @@ static FileMark mark_of(const struct stat *st)
                       .status = {st->st_ctim.tv_sec, st->st_ctim.tv_nsec}};
 }
 
-/* A kernel's file times go on in steps of some milliseconds: a change in the step of the
- * last one has its time. Is this file's step over? */
+/* The kernel's clock of file times ticks every few milliseconds; a later change within
+ * the same tick would not show. Is the tick of this file's last change over? */
 static bool is_settled(const struct stat *st)
 {
     struct timespec now;
@@ -46,7 +45,7 @@ int file_open(const char *path, FileMark *mark)
 {
     const struct timespec moment = {0, 1000000};
     const int fd =
-        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* no FIFO hangs */
+        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* so no FIFO hangs */
     struct stat st;
     int e = 0;
 
@@ -81,7 +80,7 @@ bool file_changed(int fd, const FileMark *mark)
     return memcmp(&now, mark, sizeof now) != 0;
 }
 
-/* All of it, and nothing behind it. */
+/* Reads exactly `bytes`, and checks that the file ends there. */
 static int read_all(int fd, char *to, size_t bytes)
 {
     size_t n = 0;

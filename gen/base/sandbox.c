@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox.c: a Lua state that can compute and nothing else. In: chunks of text from
- * strangers. Out: values, or one message; the same ones in each run on each machine.
+/* sandbox.c: a Lua state that can only compute. In: foreign chunks of text. Out: values,
+ * or one message; the same ones in each run on each machine.
  *
- * What bounds it: a count hook, which once expired fires at every instruction so that no
- * pcall can swallow it; an allocator with a cap, whose growth is charged to the same
- * budget; C functions that charge their own loops. Some instructions work in proportion
- * to a string or a table, which the count cannot see: `==` and `<` of long strings,
- * arguments by the thousand, a walk through a table that was emptied. So the hook looks
- * at the processor's time, too, and what took far longer than its count says is charged
- * for it. What hooks cannot reach does not exist here: finalizers, coroutines,
- * backtracking patterns, bytecode, I/O. The process limits of child.c stand behind all of
- * it.
+ * What bounds it:
+ * 1. A count hook. Once expired it fires at every instruction, so that no pcall can
+ *    swallow the error.
+ * 2. An allocator with a cap, whose growth is charged to the same budget.
+ * 3. C functions that charge their own loops.
+ * 4. Processor time. Some instructions do work in proportion to a string or a table,
+ *    which the count cannot see: `==` and `<` of long strings, arguments by the thousand,
+ *    a walk through an emptied table. So the hook also reads the clock, and charges
+ *    chunks that took far longer than their count.
+ * 5. What hooks cannot interrupt does not exist here: finalizers, coroutines,
+ *    backtracking patterns, bytecode, I/O.
+ * 6. Behind all of it, the process limits of child.c.
  *
  * What might differ between runs or machines, and why it does not:
  *
@@ -18,21 +21,20 @@
  *   #t of a list with holes    one search, of contents alone; so for table.*, rawlen
  *   table.sort's pivots        a merge sort
  *   x ^ y, exp, log, sin, ...  our own, correctly rounded (exact.c)
- *   sqrt, floor, fmod, %, //   exact in IEEE 754, whoever computes them
+ *   sqrt, floor, fmod, %, //   exact in IEEE 754
  *   numbers as text, and back  the C library's %.14g and strtod, in the C locale:
  *                              exact where they round correctly (glibc, musl, BSD)
- *   NaN as text                tostring and format write `nan`; `..` and what else takes
- *                              a number for a text write the sign that the processor
- *                              gave it: x86 `-nan`. The one source that is left.
+ *   NaN as text                tostring and format write `nan`; `..` and other implicit
+ *                              conversions write the sign that the processor gave it:
+ *                              x86 `-nan`. The one difference that is left.
  *   tostring, %p of tables     the type's name; %p is refused
  *   weak tables, the collector garbage is never collected: a state is short-lived
- *   memory that runs out       ends the chunk, whatever it catches; how much there is
- *                              never shows
- *   collectgarbage, os, io, random                 are not there
- *   letters of patterns, upper  ASCII (sandbox_match.c); nobody sets a locale
+ *   memory that runs out       ends the chunk, even inside pcall; the amount left is
+ *                              never visible
+ *   collectgarbage, os, io, random                 are absent
+ *   letters of patterns, upper ASCII (sandbox_match.c); the locale is never set
  *   depth of recursion         Lua's own limits, of its version
- *   a chunk's name in messages the file as it was named to fsdpgen
- */
+ *   a chunk's name in messages the file name as fsdpgen was given it */
 #include "base/sandbox.h"
 
 #include "base/lex.h"
@@ -44,9 +46,9 @@
 enum {
     HOOK_INSTRUCTIONS = 1000,
     SLOW_HOOK_INSTRUCTIONS = 16, /* after a stretch that took long */
-    NS_PER_INSTRUCTION = 100,    /* ten times what one takes: never a matter of speed */
+    NS_PER_INSTRUCTION = 100,    /* ten times the usual cost: never reached by slowness */
     ALLOC_BYTES_PER_INSTRUCTION = 16,
-    SLACK_BYTES = 1 << 20 /* for the message when there is no more */
+    SLACK_BYTES = 1 << 20 /* for the message when memory is exhausted */
 };
 
 static void budget_hook(lua_State *L, lua_Debug *ar);
@@ -66,7 +68,7 @@ static void *sandbox_alloc(void *ud, void *p, size_t old, size_t bytes)
     void *q;
 
     if (!p)
-        old = 0; /* Lua passes a type tag there */
+        old = 0; /* for a new block Lua passes a type tag here */
     if (bytes == 0) {
         s->used -= old;
         free(p);
@@ -81,7 +83,7 @@ static void *sandbox_alloc(void *ud, void *p, size_t old, size_t bytes)
     if (!q && bytes > old)
         gen_out_of_memory(bytes);
     if (!q)
-        q = p; /* too much of it, but Lua counts on it to shrink */
+        q = p; /* the block is too large now, but Lua relies on shrinking to succeed */
     s->used = s->used - old + bytes;
     if (bytes > old)
         s->left -= (int64_t)((bytes - old) / ALLOC_BYTES_PER_INSTRUCTION);
@@ -96,7 +98,7 @@ Sandbox *sandbox_of(lua_State *L)
     return ud;
 }
 
-/* level: of the chunk's function, seen from here. */
+/* level: of the chunk's function, relative to this call. */
 static void expire(lua_State *L, int level)
 {
     Sandbox *s = sandbox_of(L);
@@ -124,8 +126,9 @@ static int64_t processor_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Time that is far more than what was charged for it since the last look. A single
- * stretch costs little, for it may be the machine's: only lasting work is stopped. */
+/* Charges time far above what was counted since the last look. One slow stretch is
+ * charged little, because the machine may have caused it; only lasting work is
+ * stopped. */
 static void charge_time(lua_State *L, Sandbox *s)
 {
     const int64_t now = processor_ns();
@@ -136,7 +139,7 @@ static void charge_time(lua_State *L, Sandbox *s)
 
     if (over > 0)
         s->left -= min_i64(over, s->instructions / 64);
-    if (lua_gethookcount(L) != count) /* it looks at each level of the stack */
+    if (lua_gethookcount(L) != count) /* it visits each level of the stack */
         lua_sethook(L, budget_hook, LUA_MASKCOUNT, count);
     s->seen_ns = now;
     s->seen_left = s->left;
@@ -152,7 +155,7 @@ static void budget_hook(lua_State *L, lua_Debug *ar)
         charge_time(L, s);
     }
     if (s->left <= 0)
-        expire(L, 0); /* a hook has no level of its own */
+        expire(L, 0); /* a hook has no stack level of its own */
 }
 
 void sandbox_charge(lua_State *L, int64_t work)
@@ -240,7 +243,7 @@ int sandbox_status(lua_State *L, int status)
         lua_pop(L, 1);
         lua_pushfstring(L, "needs more than %d MiB of memory",
                         (int)(sandbox_of(L)->cap >> 20));
-    } else if (lua_type(L, -1) != LUA_TSTRING) { /* error({}) and the like */
+    } else if (lua_type(L, -1) != LUA_TSTRING) { /* error({}) and similar */
         const char *type = luaL_typename(L, -1);
 
         lua_pop(L, 1);
@@ -271,7 +274,7 @@ char *sandbox_mark(const char *text, size_t n, size_t *bytes)
 
 static int load_marked(lua_State *L, const char *text, size_t n, const char *chunk)
 {
-    sandbox_of(L)->left -= (int64_t)n / ALLOC_BYTES_PER_INSTRUCTION; /* raises nothing */
+    sandbox_of(L)->left -= (int64_t)n / ALLOC_BYTES_PER_INSTRUCTION; /* raises no error */
     return luaL_loadbufferx(L, text, n, chunk, "t");
 }
 

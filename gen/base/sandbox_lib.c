@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox_lib.c: the library that chunks in the sandbox see. In: Lua's own base,
- * string, table, math and utf8. Out: the same minus what could do I/O, run unbounded
- * inside C, read an address, a clock or a random number, or depend on the order of a
- * hash table. `pairs` and `next` go in sorted order; `load` takes text and is for
- * trusted chunks only (gen/lua). */
+/* sandbox_lib.c: the library that chunks in the sandbox see. In: Lua's own base, string,
+ * table, math and utf8. Out: the same minus what could do I/O, run unbounded inside C,
+ * read an address, a clock or a random number, or depend on the order of a hash table.
+ * `pairs` and `next` go in sorted order; `load` takes text and exists for trusted chunks
+ * only (gen/lua). */
 #include "base/sandbox.h"
 
 #include <lualib.h>
@@ -11,18 +11,18 @@
 #include <string.h>
 
 enum {
-    MAX_REPEAT_BYTES = 64 << 20, /* of string.rep's result */
-    REAL_WORK = 400,             /* what writing a real number costs */
+    MAX_REPEAT_BYTES = 64 << 20, /* limit of string.rep's result */
+    REAL_WORK = 400,             /* cost of writing a real number */
     ARGUMENTS_PER_WORK = 8,
-    BYTES_PER_WORK = 8 /* what a byte loop in C costs beside one instruction */
+    BYTES_PER_WORK = 8 /* bytes that a loop in C handles at the cost of one instruction */
 };
 
 static const char safe_key[] =
-    "fsdpgen.safe"; /* registry: what environments are copied from */
+    "fsdpgen.safe"; /* registry: the table that environments copy */
 
 /* ---- texts without addresses ----------------------------------------------------- */
 
-/* Whether NaN has a sign, which Lua writes, depends on the processor. */
+/* The sign of a NaN, which Lua writes, depends on the processor. */
 static void push_positive_nan(lua_State *L, int arg)
 {
     if (lua_type(L, arg) == LUA_TNUMBER && lua_tonumber(L, arg) != lua_tonumber(L, arg)) {
@@ -55,8 +55,8 @@ static int base_tostring(lua_State *L)
 
 /* ---- strings --------------------------------------------------------------------- */
 
-/* A function whose work is at most its strings' bytes, which may be numbers behind a
- * million blanks, and its arguments. */
+/* A function whose work is bounded by its arguments and the bytes of its strings (even
+ * numbers may stand after a million blanks). */
 static int charged(lua_State *L)
 {
     const int top = lua_gettop(L);
@@ -89,7 +89,7 @@ static int str_format(lua_State *L)
             return luaL_error(
                 L, "string.format: '%%p' shows an address; it is not available");
         if (++arg > top)
-            break; /* Lua says what is missing */
+            break; /* Lua reports the missing argument */
         push_positive_nan(L, arg);
         if (*f == 's') {
             push_text(L, arg);
@@ -102,7 +102,7 @@ static int str_format(lua_State *L)
     return sandbox_original(L);
 }
 
-/* A place in a string as Lua counts it, from its end where it is negative. */
+/* A position in a string as Lua counts it: from the end if negative. */
 static lua_Integer place(lua_Integer at, size_t n)
 {
     return at >= 0 ? at : at < -(lua_Integer)n ? 0 : (lua_Integer)n + at + 1;
@@ -166,9 +166,9 @@ static int base_setmetatable(lua_State *L)
     return sandbox_original(L);
 }
 
-/* xpcall(f, handler, ...). Lua runs the handler where the error is raised, which for
- * an error of the budget is inside the hook, where no hook fires; this one runs it
- * afterwards. */
+/* xpcall(f, handler, ...). Lua runs the handler where the error is raised. For an error
+ * of the budget that is inside the hook, where no hook fires; so this one runs the
+ * handler afterwards. */
 static int base_xpcall(lua_State *L)
 {
     int status;
@@ -211,7 +211,7 @@ static int base_load(lua_State *L) /* load(text, chunkname, "t", env) */
 
 /* ---- putting it together --------------------------------------------------------- */
 
-/* What remains of each library; wrapped names are set after. */
+/* What remains of each library; wrapped names are added later. */
 static const char *const kept_base[] = {"assert", "error",  "getmetatable", "ipairs",
                                         "pcall",  "rawget", "rawset",       "rawequal",
                                         "type",   NULL};
@@ -220,7 +220,7 @@ static const char *const kept_string[] = {"len", "sub", NULL};
 static const char *const charged_string[] = {"char", "lower", "upper", "reverse", NULL};
 static const char *const charged_utf8[] = {"char", "codepoint", "codes",
                                            "len",  "offset",    NULL};
-/* of the metatable of strings: numbers that are written as text */
+/* metamethods of strings: they compute with numbers written as text */
 static const char *const charged_sums[] = {"__add", "__sub",  "__mul", "__div",
                                            "__mod", "__idiv", "__unm", NULL};
 
@@ -246,8 +246,8 @@ static void wrap_charged(lua_State *L, int from, int to, const char *const *name
         wrap(L, from, to, *names, charged);
 }
 
-/* Of all strings; ("x"):rep(2) finds methods in a table that no chunk can reach. string:
- * the index of ours. */
+/* The metatable of all strings: ("x"):rep(2) finds methods in a table that no chunk can
+ * reach. string: the stack index of our library. */
 static void make_string_metatable(lua_State *L, int string)
 {
     int meta;
@@ -268,7 +268,8 @@ static void make_string_metatable(lua_State *L, int string)
     sandbox_install_length(L);
 }
 
-/* luaopen_NAME → a new table of ours on top; returns the index of Lua's below it. */
+/* luaopen_NAME: leaves a new table of ours on top; returns the index of Lua's own below
+ * it. */
 static int open_library(lua_State *L, const char *name, lua_CFunction open)
 {
     luaL_requiref(L, name, open, 0);
@@ -311,8 +312,7 @@ static void make_base(lua_State *L, int safe)
     lua_settop(L, from - 1);
 }
 
-/* A table of the safe names, libraries copied, so that what one chunk breaks is its
- * own. */
+/* A table of the safe names, libraries copied, so that a chunk can break only its own. */
 static void push_copy(lua_State *L)
 {
     int safe, to;

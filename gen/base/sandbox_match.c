@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sandbox_match.c: find, match, gmatch and gsub with Lua's patterns (reference manual
- * §6.4.1), for strangers: every step is charged to the sandbox's budget, so a pattern
- * that backtracks for ever ends with the budget's message as a loop does. Lua's own
- * matcher cannot be stopped.
+ * §6.4.1) for foreign chunks. Every step is charged to the sandbox's budget, so a
+ * pattern that backtracks for ever ends like an endless loop, with the budget's
+ * message. Lua's own matcher cannot be stopped.
  *
  * In: a subject, a pattern, and for gsub a string, a table or a function. Out: as
  * Lua's. */
@@ -20,7 +20,7 @@ enum {
     OPEN = -1,
     POSITION = -2,
     STEPS_A_CHARGE = 256,
-    BYTES_A_STEP = 8 /* of a set, or of a text that is only searched */
+    BYTES_A_STEP = 8 /* bytes of a set, or of plain text, that cost one step */
 };
 
 typedef struct Match {
@@ -80,8 +80,7 @@ static const char *class_end(Match *m, const char *p)
     return p + 1;
 }
 
-/* ASCII classes whatever the locale, so that no machine matches differently. -1: no
- * class. */
+/* ASCII classes in every locale, so that all machines match alike. -1: not a class. */
 static int in_lower_class(int c, int letter)
 {
     static int (*const classes['z' - 'a' + 1])(int) = {
@@ -233,7 +232,7 @@ static const char *match_back_reference(Match *m, const char *s, int digit)
 
     if (i < 0 || i >= m->level || m->capture[i].len == OPEN)
         luaL_error(m->L, "invalid capture index %%%d", i + 1);
-    if (m->capture[i].len == POSITION) /* it has no text that could come again */
+    if (m->capture[i].len == POSITION) /* a position has no text to repeat */
         return NULL;
     n = (size_t)m->capture[i].len;
     steps(m, (ptrdiff_t)n / BYTES_A_STEP);
@@ -252,7 +251,7 @@ static const char *match_frontier(Match *m, const char *s, const char *p, const 
                                                                    : NULL;
 }
 
-/* %b %f %1. *done: it was one of them. */
+/* %b %f %1. *done: the item was one of them. */
 static const char *match_escape(Match *m, const char *s, const char *p, bool *done)
 {
     *done = true;

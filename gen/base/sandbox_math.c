@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox_math.c: `math` and `x ^ y` for strangers. In: their numbers. Out: the same
- * bits on every machine (exact.c). What of Lua's library is exact by definition stays
- * Lua's: floor, fmod, sqrt.
+/* sandbox_math.c: `math` and `x ^ y` for foreign chunks. In: numbers. Out: the same bits
+ * on every machine (exact.c). Functions that are exact by definition stay Lua's: floor,
+ * fmod, sqrt.
  *
- * Lua's `^` is an instruction, and its constants are folded by the compiler; both call
- * the C library's pow. So this program has a pow of its own, which a linker, static or
- * not, takes for liblua, too. Where one does not, sandbox_open ends the program. */
+ * Lua's `^` is an instruction whose constants the compiler folds, and both call the C
+ * library's pow. So this program defines a pow of its own, which a static or dynamic
+ * linker also uses for liblua. If one does not, sandbox_open ends the program. */
 #include "base/sandbox.h"
 
 #include "base/exact.h"
 
 #include <math.h>
 
-enum { FUNCTION_WORK = 100 }; /* what one costs beside an instruction */
+enum { FUNCTION_WORK = 100 }; /* cost of one call beside an instruction */
 
 static _Thread_local bool pow_was_asked;
 

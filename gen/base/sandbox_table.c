@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox_table.c: tables, for strangers, as their contents alone say. In and out: Lua's
- * tables, Lua's messages. Lua keeps a table's keys by hashes that differ from run to
- * run, and that shows: in the order of `next`; in `#t` of a list with holes, which is
- * whatever border Lua finds first; and Lua's sort chooses its pivots by the clock. Here
- * the keys come in order, `#t` is the border that one search finds, whatever the table's
- * history, and `table.sort` is a stable merge sort. All of it is charged. */
+/* sandbox_table.c: tables whose behaviour depends on their contents alone, for foreign
+ * chunks. In and out: Lua's tables, Lua's messages. Lua orders keys by hashes that differ
+ * between runs, and this shows in three ways: the order of `next`; `#t` of a list with
+ * holes, which is any border that Lua finds first; and `table.sort`, whose pivots depend
+ * on the clock. Here keys come in order, `#t` is the border that one fixed search finds,
+ * and `table.sort` is a stable merge sort. All of it is charged. */
 #include "base/sandbox.h"
 
 #include <string.h>
 
 enum {
-    MAX_LIST = 1 << 24,  /* elements a table function may walk */
-    LENGTH_WORK = 8,     /* what a # costs */
-    KEY_WORK = 4,        /* what a key costs beside one instruction */
-    COMPARISON_WORK = 8, /* one of table.sort */
-    BYTES_PER_WORK = 16  /* of keys that are compared */
+    MAX_LIST = 1 << 24,  /* elements that a table function may visit */
+    LENGTH_WORK = 8,     /* cost of a # */
+    KEY_WORK = 4,        /* cost of a key beside an instruction */
+    COMPARISON_WORK = 8, /* cost of a comparison in table.sort */
+    BYTES_PER_WORK = 16  /* bytes of keys compared at the cost of one */
 };
 
 /* ---- lengths --------------------------------------------------------------------- */
@@ -29,7 +29,7 @@ static bool has(lua_State *L, int index, lua_Integer i)
 
 lua_Integer sandbox_length(lua_State *L, int index)
 {
-    lua_Integer low = 0, high = 1; /* there is one at low, and none at high */
+    lua_Integer low = 0, high = 1; /* there is one at low, but not at high */
 
     if (!lua_istable(L, index))
         return 0;
@@ -37,7 +37,7 @@ lua_Integer sandbox_length(lua_State *L, int index)
     while (has(L, index, high)) {
         low = high;
         if (high > LUA_MAXINTEGER / 2)
-            return high; /* of keys that are powers of two */
+            return high; /* keys that are powers of two would let it double for ever */
         high *= 2;
     }
     while (high - low > 1) {
@@ -51,8 +51,8 @@ lua_Integer sandbox_length(lua_State *L, int index)
     return low;
 }
 
-/* The operator # of chunks (lex_mark_lengths): `mark ^ x`. Upvalue 1: what Lua does with
- * x ^ y of strings. */
+/* The operator # of chunks (lex_mark_lengths): `mark ^ x`. Upvalue 1: Lua's own
+ * metamethod for x ^ y of strings. */
 static int length_operator(lua_State *L)
 {
     sandbox_charge(L, LENGTH_WORK);
@@ -68,7 +68,7 @@ static int length_operator(lua_State *L)
                               luaL_typename(L, 2));
     } else {
         lua_pushvalue(L, 2);
-        lua_pushvalue(L, 2); /* as Lua calls it */
+        lua_pushvalue(L, 2); /* with the arguments that Lua passes */
         lua_call(L, 2, 1);
     }
     return 1;
@@ -85,8 +85,8 @@ static int base_rawlen(lua_State *L)
 
 /* ---- a stable sort --------------------------------------------------------------- */
 
-/* Orders `item`, which it fills with 0 .. n-1; before(order, a, b): a's place is before
- * b's, and may raise errors: all memory is Lua's. */
+/* Sorts `item`, which it fills with 0 .. n-1. before(order, a, b): does a come before b?
+ * It may raise errors, so all memory belongs to Lua. */
 typedef struct Order {
     lua_State *L;
     bool (*before)(struct Order *o, int a, int b);
@@ -101,7 +101,7 @@ static void merge(Order *o, int from, int middle, int to)
     int left = from, right = middle;
 
     if (!o->before(o, o->item[middle], o->item[middle - 1]))
-        return; /* in order as they are */
+        return; /* already in order */
     for (int k = from; k < to; k++)
         if (right < to && (left == middle || o->before(o, o->item[right], o->item[left])))
             o->spare[k] = o->item[right++];
@@ -110,7 +110,7 @@ static void merge(Order *o, int from, int middle, int to)
     memcpy(o->item + from, o->spare + from, (size_t)(to - from) * sizeof *o->item);
 }
 
-/* Leaves a userdata on the stack that holds the order. */
+/* Leaves a userdata with the order on the stack. */
 static void order_items(Order *o, int n)
 {
     o->item = lua_newuserdatauv(o->L, 2 * sizeof(int) * (size_t)(n ? n : 1), 0);
@@ -125,7 +125,7 @@ static void order_items(Order *o, int n)
 /* ---- keys in order --------------------------------------------------------------- */
 
 typedef struct Key {
-    int type; /* booleans, numbers, strings; then what has no order */
+    int type; /* booleans, numbers, strings; then types without an order */
     bool integer;
     lua_Integer i;
     lua_Number n;
@@ -169,7 +169,7 @@ static int key_order(const Key *a, const Key *b)
     return c ? c : (a->len > b->len) - (a->len < b->len);
 }
 
-/* What a comparison with this key costs. */
+/* The cost of a comparison with this key. */
 static int64_t key_work(const Key *k)
 {
     return 1 + (int64_t)k->len / BYTES_PER_WORK;
@@ -184,8 +184,8 @@ static bool key_before(Order *o, int a, int b)
     return key_order(&keys[a], &keys[b]) < 0;
 }
 
-/* A list of the keys of the table at index, in order; what has none comes last, or, for a
- * chunk, which is charged, is an error. */
+/* Pushes the sorted keys of the table at index. Keys without an order come last; for a
+ * chunk, which is charged, they are an error. */
 static void push_keys(lua_State *L, int index, bool chunk)
 {
     Order o = {.L = L, .before = key_before, .charge = chunk};
@@ -225,7 +225,7 @@ void sandbox_push_keys(lua_State *L, int index)
     push_keys(L, lua_absindex(L, index), false);
 }
 
-/* Upvalues: the sorted keys, how many were given. */
+/* Upvalues: the sorted keys, how many were visited. */
 static int pairs_next(lua_State *L)
 {
     lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));
@@ -236,7 +236,7 @@ static int pairs_next(lua_State *L)
         if (lua_rawgeti(L, lua_upvalueindex(1), ++i) == LUA_TNIL)
             return 1;
         lua_pushvalue(L, -1);
-        if (lua_rawget(L, 1) != LUA_TNIL) { /* not removed meanwhile */
+        if (lua_rawget(L, 1) != LUA_TNIL) { /* skips keys removed meanwhile */
             lua_pushinteger(L, i);
             lua_replace(L, lua_upvalueindex(2));
             return 2;
@@ -273,7 +273,7 @@ static int base_next(lua_State *L)
     first = lua_isnil(L, 2);
     if (!first)
         after = key_at(L, 2);
-    lua_pushnil(L); /* 3: the best so far */
+    lua_pushnil(L); /* 3: the smallest so far */
     for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
         const Key k = key_at(L, -2);
 
@@ -295,10 +295,10 @@ static int base_next(lua_State *L)
     return 2;
 }
 
-/* ---- table functions: honest lists of bounded length ----------------------------- */
+/* ---- table functions: real lists of bounded length ------------------------------- */
 
-/* A metatable can claim any length and a table with 60 keys can have a border at 2^60:
- * both would keep Lua's C loops busy for ever. */
+/* A metatable can claim any length, and a table with 60 keys can have a border at 2^60.
+ * Both would keep Lua's C loops busy for ever. */
 static lua_Integer check_list(lua_State *L, int arg)
 {
     lua_Integer n;
@@ -321,7 +321,7 @@ static void check_range(lua_State *L, int64_t first, int64_t last)
     sandbox_charge(L, last - first);
 }
 
-/* The items [from, to] one place on. */
+/* Moves the items [from, to] up by one. */
 static void shift(lua_State *L, lua_Integer from, lua_Integer to, int by)
 {
     sandbox_charge(L, to - from);
@@ -365,8 +365,8 @@ static int table_remove(lua_State *L) /* remove(list [, position]) */
     return 1;
 }
 
-/* concat(list, sep, i, j) and unpack(list, i, j), whose last position is said to Lua's.
- * Upvalues: Lua's, where i stands. */
+/* concat(list, sep, i, j) and unpack(list, i, j), with an explicit last position for
+ * Lua's own. Upvalues: Lua's function, the argument number of i. */
 static int range_function(lua_State *L)
 {
     const int at = (int)lua_tointeger(L, lua_upvalueindex(2));
@@ -394,7 +394,7 @@ static int table_move(lua_State *L) /* move(a1, f, e, t [, a2]) */
 
 /* ---- table.sort ------------------------------------------------------------------ */
 
-/* Item a of the list before item b, by the function at index 2, or by `<`. */
+/* Is item a of the list before item b, by the function at index 2 or by `<`? */
 static bool ask(Order *o, int a, int b)
 {
     lua_State *L = o->L;
@@ -415,8 +415,8 @@ static bool ask(Order *o, int a, int b)
     return is;
 }
 
-/* Lua finds a function that is no order by chance; here it is found whenever two items
- * that each come before the other are compared, as `<=` says of equals. */
+/* Lua detects an invalid order function only by chance. Here it is detected whenever two
+ * compared items each come before the other, as with `<=` on equal items. */
 static bool item_before(Order *o, int a, int b)
 {
     sandbox_charge(o->L, COMPARISON_WORK);
@@ -428,7 +428,8 @@ static bool item_before(Order *o, int a, int b)
     return true;
 }
 
-/* sort(list [, before]): the list changes when all is compared, or not at all. */
+/* sort(list [, before]): the list changes after all comparisons succeeded, or not at
+ * all. */
 static int table_sort(lua_State *L)
 {
     Order o = {.L = L, .before = item_before, .list = 3};

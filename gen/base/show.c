@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* show.c: figures as text. In: shapes, bytes, counts. Out: how every report and message
- * prints them. */
+/* show.c: figures as text. In: shapes, bytes, counts. Out: the form in which all reports
+ * and messages print them. */
 #include "base/show.h"
 
 #include <inttypes.h>

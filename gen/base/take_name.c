@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* take_name.c: gives a file a name that must be free. In: its name. Out: its new name, or
- * why not. A look before rename() would leave time for a file to come and be lost. */
+/* take_name.c: gives a file a name that must be free. In: the name. Out: the renamed
+ * file, or why not. A check before rename() would leave time for another file to appear
+ * and be overwritten. */
 #define _GNU_SOURCE /* renameat2 */
 #include "base/take_name.h"
 
@@ -14,6 +15,6 @@ bool take_name(int from_dir, const char *from, int to_dir, const char *to)
         return true;
     if (errno != EINVAL && errno != ENOSYS)
         return false;
-    /* NFS: no such rename, but links */
+    /* NFS has no such rename, but it has links */
     return linkat(from_dir, from, to_dir, to, 0) == 0 && unlinkat(from_dir, from, 0) == 0;
 }

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-/* Renames, in the folders that are open as from_dir and to_dir or AT_FDCWD, and replaces
- * nothing. false with errno: EEXIST where there is something at `to`, which stays. */
+/* Renames without replacing anything; the folders are open as from_dir and to_dir, or AT_FDCWD.
+ * false with errno EEXIST if `to` exists; it stays. */
 bool take_name(int from_dir, const char *from, int to_dir, const char *to);
 
 #endif

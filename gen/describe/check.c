@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what fields mean to each other ---------------------------------------------- */
+/* ---- fields against each other --------------------------------------------------- */
 
-/* False if leaves cannot be trusted. */
+/* False if leaves is wrong, so that later checks must not use it. */
 static bool check_batches(Check *c)
 {
     Gen *g = c->g;
@@ -54,7 +54,7 @@ static bool check_batches(Check *c)
     return false;
 }
 
-/* Of the axis that makes the ranks. */
+/* The path of the axis that determines the number of ranks. */
 static const char *mesh_path(Check *c)
 {
     int64_t shard;
@@ -77,7 +77,7 @@ static const char *nearest_above(Gen *g, int64_t world, int64_t leaves, int64_t 
                                : "";
 }
 
-/* The data ranks must divide leaves: says which would, or what to raise. */
+/* The data ranks must divide leaves; the help says which numbers do, or what to raise. */
 static void check_ranks(Check *c, int64_t world)
 {
     Gen *g = c->g;
@@ -107,8 +107,8 @@ static void check_ranks(Check *c, int64_t world)
              (long long)world, (long long)leaves);
 }
 
-/* What a strategy asks of the mesh's axes. full_shard over a mesh with copies would be
- * two answers to one question: who means all ranks writes them as mesh.shard. */
+/* What a strategy requires of the mesh's axes. full_shard over a mesh with copies would
+ * be ambiguous: to shard over all ranks, write them as mesh.shard. */
 static void check_strategy(Check *c, int64_t replicate, int64_t shard)
 {
     Gen *g = c->g;
@@ -145,7 +145,7 @@ static void check_strategy(Check *c, int64_t replicate, int64_t shard)
                  strategy, replicate == 1 ? "mesh.replicate" : "mesh.shard");
 }
 
-/* true is a group of all, false of one. */
+/* true means a group of all ranks, false a group of one. */
 int64_t check_reshard_ranks(Check *c, int64_t shard)
 {
     int64_t ranks = shard;
@@ -277,10 +277,10 @@ static void check_loss_scale(Check *c)
                  (long long)least, (long long)init);
 }
 
-/* Steps from which on a run is long: what bf16 loses in one is lost in all of them. */
+/* A run of this many steps is long: what bf16 loses in a step adds up. */
 enum { LONG_RUN_STEPS = 1000 };
 
-/* Every micro-batch of a leaf and every level of the tree is a sum that is rounded. */
+/* Every micro-batch of a leaf and every level of the tree is a rounded sum. */
 static void warn_reduce(Check *c)
 {
     int64_t steps = 0, global = 0, micro = 0, leaves = 0, sums;
@@ -323,7 +323,7 @@ static void check_schedule(Check *c)
                  (long long)decay, (long long)warmup, (long long)steps);
 }
 
-/* What a frozen group cannot use, and groups without any group. */
+/* Settings that a frozen group cannot use, and groups that set nothing. */
 static void check_groups(Check *c)
 {
     static const char *const unused[] = {"lr", "weight_decay", "optimizer"};
@@ -352,7 +352,7 @@ static void check_groups(Check *c)
     lua_pop(c->L, 1);
 }
 
-/* "auto" spends a budget: there must be one. */
+/* "auto" spends a budget, so there must be one. */
 static void check_auto(Check *c)
 {
     if (!strcmp(value_str(c, "recompute"), "auto") && *value_kind(c, "target") &&
@@ -374,7 +374,7 @@ static void check_documents(Check *c)
                  (long long)end, (long long)vocab);
 }
 
-/* fail(path, problem, help) of an architecture's check; upvalue 1: the Check. */
+/* fail(path, problem, help) of an architecture's check. Upvalue 1: the Check. */
 static int arch_fail(lua_State *L)
 {
     Check *c = lua_touserdata(L, lua_upvalueindex(1));
@@ -402,7 +402,7 @@ static void check_arch(Check *c, const Arch *arch)
     }
 }
 
-/* A limit below what the depths ask for is kept, and told: the deeper prefetch never
+/* A limit below the prefetch depths is kept, with a warning: the deeper prefetch never
  * happens. */
 static void warn_prefetch(Check *c, const Model *m)
 {

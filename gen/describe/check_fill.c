@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_fill.c: the resolved fields of a description into the C Model. In: a description
- * without mistakes. Out: g->model, but for its name and its Lua side. */
+/* check_fill.c: copies the resolved fields into the C Model. In: a description without
+ * mistakes. Out: g->model, except its name and its Lua references. */
 #include "describe/check.h"
 
 #include <string.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_optimizer.c: the description's optimizer, by what its rule says (fields.h). In:
- * the resolved description, the Optimizer of its constructor. Out: messages for dtypes
- * that it cannot keep and for groups that it has no use for; the moments that it keeps;
- * then its values in the C Model. Functions of a rule get copies, so that they change
- * nothing. */
+/* check_optimizer.c: checks the description against its optimizer's rule (fields.h). In:
+ * the resolved description, the Optimizer of its constructor. Out: messages about dtypes
+ * that the optimizer does not support and groups that it cannot use; the number of
+ * moments it keeps; then its values in the C Model. Functions of a rule get copies, so
+ * that they cannot change anything. */
 #include "describe/check.h"
 #include "base/sandbox.h"
 
 #include <lauxlib.h>
 #include <string.h>
 
-/* NULL where the description has none that is right. */
+/* NULL if the description has no valid one. */
 static const Optimizer *optimizer_of(Check *c)
 {
     const Kind *kind = kinds_find(&c->ld->kinds, value_kind(c, "optimizer"));
@@ -20,7 +20,7 @@ static const Optimizer *optimizer_of(Check *c)
 
 /* ---- groups ---------------------------------------------------------------------- */
 
-/* Those that treat matrices as a whole, and so have halves. */
+/* The optimizers that treat matrices as a whole, and so have halves. */
 static Words with_halves(Check *c)
 {
     Words names = {0};
@@ -71,7 +71,7 @@ static void check_state(Check *c, const Optimizer *o, const char *state, const W
                  "%s: %s cannot keep its state in \"%s\"", path, o->name, dtype);
 }
 
-/* A copy of the table on top of the stack, tables inside it too, in its place. */
+/* Replaces the table on top of the stack by a deep copy. */
 static void copy_table(lua_State *L)
 {
     luaL_checkstack(L, 6, "optimizer");
@@ -86,8 +86,8 @@ static void copy_table(lua_State *L)
     lua_remove(L, -2);
 }
 
-/* What the rule makes of the values in the table on top of the stack; -1 after a
- * message. */
+/* What the rule's function returns for the values in the table on top of the stack; -1
+ * after a message. */
 static int count_moments(Check *c, const Optimizer *o)
 {
     lua_State *L = c->L;
@@ -168,7 +168,7 @@ static FieldValue value_of(Check *c, const Feed *f)
     return v;
 }
 
-/* Of the others' own table, or what all have. */
+/* The value of the `others` table, or the common one. */
 static double others_value(Check *c, const Optimizer *o, const char *name, double of_all)
 {
     const char *path = gen_printf(c->g, "optimizer.%s.%s", o->others->name, name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_read.c: where fields were written, and their resolved values, by path:
- * "mesh.shard", "groups[2].lr". In: places and the resolved table of the loader. Out:
- * a place or a value; a value that was wrong is absent: 0, false or "". */
+/* check_read.c: places of fields and their resolved values, by path: "mesh.shard",
+ * "groups[2].lr". In: places and the resolved table of the loader. Out: a place or a
+ * value; a value that was wrong reads as absent: 0, false or "". */
 #include "describe/check.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ int value_push(Check *c, const char *path)
         lua_remove(c->L, -2);
         path += n + (path[n] == '.');
     }
-    if (*path) { /* a part of it is no table */
+    if (*path) { /* a table on the way is missing */
         lua_pop(c->L, 1);
         lua_pushnil(c->L);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_show.c: values, types and examples in the words of messages. In: a Lua value, a
- * field. Out: text as one would write it in a description, in one line. */
+/* check_show.c: values, types and examples for messages. In: a Lua value, a field. Out:
+ * one line of text, as it would be written in a description. */
 #include "describe/check.h"
 
 #include <lauxlib.h>
@@ -9,7 +9,7 @@
 
 /* ---- values in words ------------------------------------------------------------- */
 
-/* As Lua writes it, in one line, cut when long. */
+/* A string as Lua writes it, on one line, shortened if long. */
 static const char *show_text(Gen *g, const char *s, size_t n)
 {
     Text t = {.g = g};
@@ -95,7 +95,7 @@ const char *check_show_ref(Check *c, int ref)
     return s;
 }
 
-/* What a value may look like, for a field without an example of its own or a default. */
+/* An example for a field that has none of its own and no default. */
 static const char *example_of_type(Check *c, const Field *f)
 {
     Gen *g = c->g;
@@ -132,7 +132,7 @@ const char *check_example(Check *c, const Field *f, const char *path)
                         : plain    ? check_show_ref(c, f->default_ref)
                                    : NULL;
 
-    if (!value || !strncmp(value, "a function", 10)) /* a computed default */
+    if (!value || !strncmp(value, "a function", 10)) /* the default is computed */
         value = example_of_type(c, f);
     if (strchr(check_last_name(path), '[')) /* in a list */
         return value;

@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_UNKNOWN = 16 }; /* unknown keys told of one table */
+enum { MAX_UNKNOWN = 16 }; /* unknown keys reported per table */
 
 static const char *join(Gen *g, const char *path, const char *name)
 {
     return *path ? gen_printf(g, "%s.%s", path, name) : name;
 }
 
-/* inside: also an override of a field inside it. */
+/* inside: also finds overrides of fields inside this one. */
 static const Set *find_set(const Loader *ld, const char *path, bool inside)
 {
     size_t n = strlen(path);
@@ -30,8 +30,8 @@ static const Set *find_set(const Loader *ld, const char *path, bool inside)
     return NULL;
 }
 
-/* Where the field's value was written: on the command line, in this table's source, or in
- * some other way that only the table's own place can stand for. */
+/* Where the field's value was written: on the command line, in this table's source, or
+ * elsewhere; then the table's own place stands for it. */
 static Site site_of(Check *c, const char *path, const char *name, int raw, Site table)
 {
     const Set *set = find_set(c->ld, path, false);
@@ -62,8 +62,8 @@ static Site site_of(Check *c, const char *path, const char *name, int raw, Site 
     return (Site){.pos = table.pos, .written = table.written};
 }
 
-/* Pushes the default of a field. resolved: the table so far, which a function takes, and
- * behind it the trainer's. */
+/* Pushes the default of a field. resolved: the table so far, which functions get as an
+ * argument, and after it the trainer's. */
 static void push_default(Check *c, const Field *f, const char *path, Site site,
                          int resolved, bool sound)
 {
@@ -72,7 +72,7 @@ static void push_default(Check *c, const Field *f, const char *path, Site site,
     site.written = false;
     lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
     if (lua_isfunction(L, -1)) {
-        if (!sound) { /* it may use what is missing or wrong */
+        if (!sound) { /* the default may use a field that is missing or wrong */
             lua_pop(L, 1);
             lua_pushnil(L);
             return;
@@ -87,7 +87,7 @@ static void push_default(Check *c, const Field *f, const char *path, Site site,
         }
         if (lua_type(L, -1) == LUA_TSTRING &&
             words_have(&f->later_values, lua_tostring(L, -1)))
-            return; /* check.c says where that comes from */
+            return; /* check.c reports where that comes from */
     } else if (f->type == FIELD_RECORD) {
         const char *name = lua_tostring(L, -1);
         Tag *tag = gen_alloc(c->g, sizeof *tag);
@@ -127,7 +127,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Has the architecture that the description names such a dimension? */
+/* Does the description's architecture have this dimension? */
 static bool is_of_model(Check *c, const char *key)
 {
     const Tag *tag;
@@ -162,7 +162,8 @@ static void unknown_field(Check *c, const char *key, const Words *names, const c
                 help, "%s: unknown field", full);
 }
 
-/* Keys that are no field: sorted, since the table's own order is nobody's. */
+/* Reports keys that are not fields. They are sorted, because the table's own order is
+ * arbitrary. */
 static void check_unknown(Check *c, const Fields *fields, const char *path, int raw,
                           Site table)
 {
@@ -179,7 +180,7 @@ static void check_unknown(Check *c, const Fields *fields, const char *path, int 
             continue;
         }
         key = lua_tolstring(L, -2, &len);
-        if (strlen(key) != len) /* shown with its NUL */
+        if (strlen(key) != len) /* a key with a NUL is shown with it */
             *gen_push(c->g, &unknown) = check_show(c->g, -2);
         else if (!fields_find(fields, key))
             *gen_push(c->g, &unknown) = gen_strndup(c->g, key, len < 200 ? len : 200);

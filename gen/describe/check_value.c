@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_value.c: validates values against fields. In: a raw table, its fields, its
- * place. Out: a resolved table with every default filled in, and a message for each
- * thing wrong: what the value is, where it stands, what to write instead. Knows types
- * and ranges only; what fields mean to each other is check.c's. */
+/* check_value.c: validates values against fields. In: a raw table, its fields, its place.
+ * Out: a resolved table with every default filled in, and a message for each mistake: the
+ * value, its place, and what to write instead. It knows types and ranges only; check.c
+ * compares fields with each other. */
 #include "describe/check.h"
 #include "base/sandbox.h"
 
@@ -23,7 +23,7 @@ void check_error(Check *c, Pos pos, const char *help, const char *fmt, ...)
     diag_add(c->g, DIAG_ERROR, pos, help, "%s", text);
 }
 
-/* Every later feature is refused in the same words. */
+/* All planned features are refused in the same words. */
 static void not_yet(Check *c, const char *path, Pos pos, const char *what,
                     const char *help)
 {
@@ -54,7 +54,7 @@ static void wrong_type(Check *c, const Field *f, const char *path, Site site)
 
 /* ---- simple values: on top of the stack, replaced by the resolved one ------------ */
 
-/* Integers without a limit of their own still have to fit what they are multiplied in. */
+/* Integers without a limit of their own must still fit the products they enter. */
 static double int_max(const Field *f)
 {
     return f->has_max ? f->max : f->has_below ? f->below : INT32_MAX;
@@ -154,7 +154,7 @@ static bool check_number(Check *c, const Field *f, const char *path, Site site)
         return false;
     }
     lua_pop(L, 1);
-    lua_pushnumber(L, v + 0.0); /* no -0: it would make another hash of equal bits */
+    lua_pushnumber(L, v + 0.0); /* -0 becomes 0, for one hash of equal bits */
     return check_range(c, f, path, site);
 }
 
@@ -175,7 +175,7 @@ static bool matches(Check *c, const char *pattern)
     return yes;
 }
 
-/* A constructor's call, as one writes it. */
+/* A constructor's call as a user writes it. */
 static const char *as_written(Check *c, const Kind *k)
 {
     return gen_printf(c->g, "%s%s", k->name,
@@ -318,7 +318,7 @@ static bool check_plain_table(Check *c, const Field *f, const char *path, Site s
     return c->errors == errors;
 }
 
-/* A value that is no record of one of the field's kinds: says how to write one. */
+/* The value is not a record of one of the field's kinds: explains how to write one. */
 static void wrong_record(Check *c, const Field *f, const char *path, Site site)
 {
     Gen *g = c->g;
@@ -424,7 +424,7 @@ static bool check_model_value(Check *c, const Field *f, const char *path, Site s
     return c->errors == errors;
 }
 
-/* A value of another type or kind that will have a meaning later. */
+/* Will this type or kind of value be available later? */
 static bool is_later(Check *c, const Field *f, const char *path, Site site)
 {
     const char *help = gen_printf(c->g, "write %s", check_example(c, f, path));
@@ -443,7 +443,7 @@ static bool is_later(Check *c, const Field *f, const char *path, Site site)
     return true;
 }
 
-/* By its type; the value may be put in another's place. */
+/* Checks by type; may replace the value. */
 static bool check_typed(Check *c, const Field *f, const char *path, Site site)
 {
     bool good;
@@ -453,7 +453,7 @@ static bool check_typed(Check *c, const Field *f, const char *path, Site site)
         return check_int(c, f, path, site);
     case FIELD_NUMBER:
         return check_number(c, f, path, site);
-    case FIELD_STRING: /* or a record in its place */
+    case FIELD_STRING: /* or a record instead */
         return f->kinds.count && record_tag(c->g, -1) ? check_record(c, f, path, site)
                                                       : check_string(c, f, path, site);
     case FIELD_TABLE:
@@ -478,7 +478,7 @@ static bool check_typed(Check *c, const Field *f, const char *path, Site site)
     return true;
 }
 
-/* Fields of which there is one value yet. */
+/* Fields for which only one value is available yet. */
 static bool is_only(Check *c, const Field *f, const char *path, Site site)
 {
     bool good;
@@ -506,8 +506,8 @@ void check_value(Check *c, const Field *f, const char *path, Site site)
     if (site.written)
         *gen_push(c->g, &c->ld->places) = (Place){gen_strdup(c->g, path), site.pos};
     good = good && check_typed(c, f, path, site) && is_only(c, f, path, site);
-    /* no value, so that nothing is concluded from it; of a table its good fields
-     * remain */
+    /* Remove wrong values, so that nothing depends on them; of a table the good fields
+     * remain. */
     if (!good &&
         (!lua_istable(L, -1) || lua_topointer(L, -1) == raw || f->type == FIELD_LIST)) {
         lua_settop(L, top - 1);

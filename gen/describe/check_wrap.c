@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_wrap.c: the wrap of a description. In: its resolved value. Out: the fields of
- * Model that wrap.c reads; messages about the patterns of by_name. Whether they match
- * anything is known when the blocks are: wrap.c. */
+ * Model that wrap.c reads; messages about the patterns of by_name. wrap.c reports
+ * patterns that match nothing, when the blocks are known. */
 #include "describe/check.h"
 #include "base/sandbox.h"
 
@@ -16,7 +16,7 @@ static bool pattern_ok(const char *s, size_t n)
     return n > 0 && n < 128 && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_.*?") == n;
 }
 
-/* The pattern on top of the stack. */
+/* Checks the pattern on top of the stack. */
 static void check_pattern(Check *c, const char *path)
 {
     size_t n;
@@ -42,7 +42,7 @@ bool wrap_name_ok(const char *s, size_t n)
            !strstr(s, "..") && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_.") == n;
 }
 
-/* { "embed", "head", name = "ends" } on top of the stack. */
+/* Checks { "embed", "head", name = "ends" } on top of the stack. */
 static void check_group(Check *c, const char *path)
 {
     lua_State *L = c->L;
@@ -129,7 +129,7 @@ void check_wrap(Check *c, WrapRule *w)
         return;
     }
     tag = record_tag(c->g, -1);
-    if (!tag || !lua_istable(L, -1)) { /* wrong, and told */
+    if (!tag || !lua_istable(L, -1)) { /* wrong, and already reported */
         lua_settop(L, top);
         return;
     }
@@ -151,9 +151,9 @@ void check_wrap(Check *c, WrapRule *w)
     lua_settop(L, top);
 }
 
-/* ---- what wrap.c found, for the emitted description ------------------------------ */
+/* ---- the wrap in the emitted description ----------------------------------------- */
 
-/* A function cannot be written down, its answer can: by_name with the list of units on
+/* A function cannot be written out, but its result can: by_name with the list of units on
  * top of the stack (popped), each { "piece", ..., name = "unit" }. */
 void resolve_wrap(Gen *g)
 {

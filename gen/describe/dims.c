@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dims.c: the m that an architecture's check, build and config get. In: the resolved
- * model, its declared fields, what the trainer adds to them. Out: a record that refuses
- * undeclared names and remembers what was read; after build, errors for fields that the
- * description gives and build never reads, whatever check and config do with them.
+/* dims.c: the argument m of an architecture's check, build and config. In: the resolved
+ * model, its declared fields, the fields that the trainer adds. Out: a record that
+ * refuses undeclared names and remembers which were read. After build: errors for fields
+ * that the description gives and build never reads, whether or not check and config read
+ * them.
  *
- * m is an empty table. Its metatable has the values, and the tables among them are such
- * records too. It is read-only: what one function put there another would find. */
+ * m is an empty table. Its metatable has the values, and tables among them are such
+ * records too. It is read-only, so that one function cannot leave changes for another. */
 #include "describe/check.h"
 #include "base/sandbox.h"
 
@@ -14,7 +15,7 @@
 /* Upvalues of the metamethods. */
 enum { DIMS_VALUES = 1, DIMS_READ, DIMS_FIELDS, DIMS_PATH, N_DIMS = DIMS_PATH };
 
-/* What a build needs of the trainer. */
+/* What build needs from the trainer. */
 static const char *const added[][2] = {{"seq", "seq"},
                                        {"micro_batch", "micro_batch"},
                                        {"loss_chunk_tokens", "loss.chunk_tokens"}};
@@ -71,7 +72,7 @@ static int dims_newindex(lua_State *L)
         key_text(L));
 }
 
-/* All of it is read. */
+/* Iteration counts as reading everything. */
 static int dims_pairs(lua_State *L)
 {
     int values = lua_upvalueindex(DIMS_VALUES), read = lua_upvalueindex(DIMS_READ);
@@ -93,7 +94,7 @@ static const struct {
 } events[] = {
     {"__index", dims_index}, {"__newindex", dims_newindex}, {"__pairs", dims_pairs}};
 
-/* read[name .. "."]: what was read of the table that this field is. */
+/* read[name .. "."]: what was read of the table in this field. */
 static void push_read(lua_State *L, int read, const char *name)
 {
     const char *key = lua_pushfstring(L, "%s.", name);
@@ -127,8 +128,8 @@ static void make_inner_records(lua_State *L, const Fields *fields, const char *p
     }
 }
 
-/* Pushes a record with the values of the table at source; what is read of it becomes a
- * key of the table at read. Indices count from the bottom. */
+/* Pushes a record with the values of the table at source; reading a value sets a key of
+ * the table at read. Indices count from the bottom of the stack. */
 static void push_record(lua_State *L, const Fields *fields, const char *path, int source,
                         int read)
 {
@@ -171,7 +172,7 @@ bool dims_push(Check *c, const Fields *fields)
         }
         lua_setfield(L, -2, added[i][0]);
     }
-    lua_newtable(L); /* a check that reads a field does nothing with it */
+    lua_newtable(L); /* reads in `check` do not count */
     luaL_unref(L, LUA_REGISTRYINDEX, c->ld->read_ref);
     c->ld->read_ref = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_rawgeti(L, LUA_REGISTRYINDEX, c->ld->read_ref);
@@ -181,10 +182,10 @@ bool dims_push(Check *c, const Fields *fields)
     return true;
 }
 
-/* ---- what was given, and never read ---------------------------------------------- */
+/* ---- fields given but never read ------------------------------------------------- */
 
-/* Of the tables at given and at read, with what the description and overrides say and
- * what was read of it. */
+/* Compares what the description and overrides give (the table at given) with what was
+ * read of it (the table at read). */
 static void report_unread(Gen *g, const Fields *fields, const char *path, int given,
                           int read)
 {

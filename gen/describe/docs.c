@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs.c: the reference of the description language. In: the same fields that parse it.
- * Out: Markdown for docs/reference.md (`fsdpgen docs`). Annotations for editors are made
- * in shell/annotations.c. */
+/* docs.c: the reference of the description language. In: the fields that also drive the
+ * parser. Out: Markdown for docs/reference.md (`fsdpgen docs`). shell/annotations.c makes
+ * the annotations for editors. */
 #include "describe/load.h"
 
 #include <lauxlib.h>
@@ -32,7 +32,7 @@ static const char *default_text(Gen *g, const Field *f)
     if (f->default_ref == LUA_NOREF)
         return f->optional ? "none" : NULL;
     if (f->type == FIELD_TABLE)
-        return NULL; /* its fields have theirs */
+        return NULL; /* its fields have ranges of their own */
     lua_rawgeti(g->L, LUA_REGISTRYINDEX, f->default_ref);
     if (f->type == FIELD_RECORD) {
         s = gen_printf(g, "`%s`", lua_tostring(g->L, -1));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fields.c: reads tables of fields. In: rows `{ name, type, attributes }` in Lua, from
- * gen/lua/describe.lua and from architectures. Out: Field structs. A mistake in a row
- * is a Lua error at the line that made it, naming the row, since a user's architecture
- * has rows too. */
+ * gen/lua/describe.lua and from architectures. Out: Field structs. A mistake in a row is
+ * a Lua error at its line that names the row, because architectures of users have rows
+ * too. */
 #include "describe/fields.h"
 #include "base/sandbox.h"
 
@@ -35,7 +35,7 @@ typedef struct Reader {
 
 static Fields *read_rows(Reader *r, int index, const char *hash);
 
-/* A text attribute of the row on top, NULL if missing. */
+/* A text attribute of the row on top of the stack; NULL if missing. */
 static const char *get_text(Reader *r, const char *key)
 {
     const char *s = NULL;
@@ -316,7 +316,7 @@ int64_t size_parse(const char *s)
         {"GiB", INT64_C(1) << 30},
         {"TiB", INT64_C(1) << 40},
     };
-    int64_t value = 0, scale = 1; /* value / scale: as written, so no rounding of ours */
+    int64_t value = 0, scale = 1; /* value / scale, exact as written */
 
     if (*s < '0' || *s > '9')
         return -1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* load.c: runs a description. In: a Lua file, --path. Out: g->L and g->loader: the
  * trainer's raw record in the registry, with the place of every value (LexTable) for
- * check.c. The file runs in the sandbox and can only build a value; every way it can go
- * wrong becomes a message with file, line and column. */
+ * check.c. The file runs in the sandbox and can only build a value. Every failure becomes
+ * a message with file, line and column. */
 #include "describe/load.h"
 #include "base/sandbox.h"
 
@@ -55,8 +55,8 @@ LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t byte
 
 /* ---- Lua's messages -------------------------------------------------------------- */
 
-/* Names that other Luas have and this one refuses: what to say instead of "nil".
- * else_help: for a name that is near no other; or NULL. */
+/* Names that exist in other Luas but not here: what to write instead. else_help: for a
+ * name that resembles none; or NULL. */
 const char *loader_global_help(Gen *g, const char *name, const char *else_help)
 {
     static const char *const absent[] = {
@@ -93,7 +93,7 @@ const char *loader_global_help(Gen *g, const char *name, const char *else_help)
         name);
 }
 
-/* The word between two quotes after a mark: near 'x', global 'x'. */
+/* The quoted word after a mark: near 'x', global 'x'. */
 static const char *quoted_after(Gen *g, const char *text, const char *mark)
 {
     const char *p = strstr(text, mark), *end;
@@ -105,8 +105,8 @@ static const char *quoted_after(Gen *g, const char *text, const char *mark)
     return end && end > p ? gen_strndup(g, p, (size_t)(end - p)) : NULL;
 }
 
-/* The word of a message that its line is about: near 'x', field 'x', or the function that
- * complains: "trainer needs a table". */
+/* The word that a message is about: near 'x', field 'x', or the function that complains:
+ * "trainer needs a table". */
 static const char *subject(Gen *g, const char *text)
 {
     size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
@@ -124,7 +124,7 @@ static const char *subject(Gen *g, const char *text)
     return known ? gen_strndup(g, text, n) : NULL;
 }
 
-/* Lua's own messages say what is wrong, not what to do. */
+/* Lua's own messages say what is wrong; this adds what to do. */
 static const char *help_for_lua(const char **text)
 {
     static const struct {
@@ -148,8 +148,8 @@ static const char *help_for_lua(const char **text)
     return NULL;
 }
 
-/* Where a line begins as none of Lua's does, or the line before it, that is the mistake,
- * whatever Lua made of it. */
+/* If this line, or the one before it, starts like no line of Lua, that is the mistake,
+ * whatever Lua reported. */
 static const char *help_for_line(Gen *g, Pos pos)
 {
     const LexFile *f = pos.line ? loader_file(g->loader, pos.file) : NULL;
@@ -226,8 +226,8 @@ static int lua_strategy_of_mesh(lua_State *L)
     return 1;
 }
 
-/* The table of strategies, for describe.lua: what each of them makes other fields by
- * default. */
+/* Pushes the table of strategies for describe.lua: the defaults that each implies for
+ * other fields. */
 static void push_strategies(lua_State *L)
 {
     lua_newtable(L);
@@ -249,7 +249,7 @@ static void push_strategies(lua_State *L)
     lua_setfield(L, -2, "of_mesh");
 }
 
-/* On which side of the numerics hash each axis' degree falls. */
+/* Pushes which axes have their degree inside the numerics hash. */
 static void push_axes(lua_State *L)
 {
     lua_newtable(L);
@@ -259,7 +259,7 @@ static void push_axes(lua_State *L)
     }
 }
 
-/* Behind the optimizers, which were there before. */
+/* Appends to the optimizers, which are there already. */
 static void add_kinds(Gen *g, Kinds kinds)
 {
     static const char *const reserved[] = {"trainer", "arch", "require"};
@@ -275,7 +275,7 @@ static void add_kinds(Gen *g, Kinds kinds)
     }
 }
 
-/* For describe.lua alone: strategies, axes, optimizers. */
+/* Strategies, axes and optimizers, visible to describe.lua only. */
 static void load_rules(Gen *g)
 {
     static const char *const globals[] = {"strategies", "axes", "optimizers"};
@@ -289,7 +289,7 @@ static void load_rules(Gen *g)
     push_axes(L);
     lua_setglobal(L, "axes");
     load_optimizers(g);
-    if (diag_errors(g)) /* of rules of --ops */
+    if (diag_errors(g)) /* in rules of --ops */
         return;
     lua_setglobal(L, "optimizers");
     if (sandbox_run(g->L, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
@@ -357,7 +357,7 @@ static Pos place_of_return(Gen *g, const char *file)
     return lex_word(f, found, NULL);
 }
 
-/* What a description must return, in words, when it returns something else. */
+/* What a description must return, for one that returned something else. */
 static void wrong_result(Gen *g, const char *file)
 {
     Tag *tag = record_tag(g, -1);
@@ -384,7 +384,7 @@ static void wrong_result(Gen *g, const char *file)
     }
 }
 
-/* Of a name that a table has twice Lua takes the last one and says nothing. */
+/* If a table has a name twice, Lua silently takes the last value. */
 static void check_twice(Gen *g, const LexFile *f)
 {
     for (int t = 0; t < f->tables.count; t++) {
@@ -430,7 +430,7 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* What somebody meant who names a file that is no description. */
+/* What a user who names a file that is not a description may have meant. */
 static const char *help_for_file(Gen *g, const char *file)
 {
     const char *lua = gen_printf(g, "%s.lua", file);
@@ -465,7 +465,7 @@ static void run_file(Gen *g, const char *file)
     run_text(g, file, text, bytes);
 }
 
-/* folder: where its modules are looked for first; NULL: only fsdpgen's own are taken. */
+/* folder: where its modules are looked for first; NULL: only fsdpgen's own. */
 static bool open_description(Gen *g, const char *folder)
 {
     Loader *ld = loader_open(g);

@@ -2,10 +2,10 @@
 /* load_optimizers.c: optimizers as constructors of the description language.
  *
  * In: the op folders of fsdpgen and of --ops DIR whose op.lua has role = "optimizer" and
- * fields, all read in one way. Out: an Optimizer and a Kind for each, sorted by name; for
- * describe.lua their names. Descriptions run before ops.c checks the rules, so only what
- * makes a constructor is read here; gen/lua/optimizer.lua checks it, and
- * optimizer_rule.c takes what it answers. */
+ * fields. Out: an Optimizer and a Kind for each, sorted by name; their names for
+ * describe.lua. Descriptions run before ops.c checks the rules, so only the parts of a
+ * constructor are read here: gen/lua/optimizer.lua checks them, and optimizer_rule.c
+ * takes its result. */
 #include "describe/load.h"
 #include "base/sandbox.h"
 
@@ -20,12 +20,12 @@ static const char ops_prefix[] = "templates/ops/";
 typedef struct Source {
     const char *name, *path, *text;
     size_t bytes;
-    bool outside;  /* of --ops */
-    bool replaces; /* outside, and fsdpgen's own of that name is an optimizer with
+    bool outside;  /* from --ops */
+    bool replaces; /* it is outside and has the name of a built-in optimizer with
                     * fields */
     LexFile *file;
-    int rule_ref; /* what it returns; 0: it has not run yet */
-    bool failed;  /* there are messages about it */
+    int rule_ref; /* what the file returned; 0: not run yet */
+    bool failed;  /* its problems have been reported */
 } Source;
 
 typedef struct Reader {
@@ -34,8 +34,8 @@ typedef struct Reader {
         Source *items;
         int count, cap;
     } sources;    /* sorted by name */
-    bool stopped; /* by mistakes of an op that another one uses */
-    int ops_ref;  /* a list of their names */
+    bool stopped; /* by mistakes in an op that others use */
+    int ops_ref;  /* list of all names */
     int make_ref; /* gen/lua/optimizer.lua's function */
 } Reader;
 
@@ -65,7 +65,7 @@ static bool run_rule(Reader *r, Source *s)
     lua_setfield(L, -2, "op");
     lua_pop(L, 1);
     if (sandbox_run(g->L, s->text, s->bytes, gen_printf(g, "@%s", s->path), env, 1)) {
-        g->loader->env_ref = env; /* names that its message may suggest */
+        g->loader->env_ref = env; /* names that a message may suggest */
         loader_lua_error(g, gen_printf(g, "op %s", s->name), lex_word(s->file, 1, NULL));
         return false;
     }
@@ -82,7 +82,7 @@ static Source *find_source(Reader *r, const char *name)
     return NULL;
 }
 
-/* May it be the rule of an optimizer with fields? Most need not run to know. */
+/* May it be the rule of an optimizer with fields? Most files need not run to know. */
 static bool may_be_one(const char *text)
 {
     return strstr(text, "optimizer") && strstr(text, "fields");
@@ -108,7 +108,7 @@ static void add_source(Reader *r, Source s)
     Source *old;
 
     if (memchr(s.text, '\0', s.bytes))
-        return; /* ops.c says so */
+        return; /* ops.c reports it */
     old = find_source(r, s.name);
     s.replaces = old && s.outside && may_be_one(old->text);
     if (!old)
@@ -136,7 +136,7 @@ static void find_sources(Reader *r)
 
         if (!slash || strcmp(slash, "/op.lua") != 0)
             continue;
-        e = embed_find(path); /* --share: from disk */
+        e = embed_find(path); /* with --share: from disk */
         gen_require(e, "%s is gone", path);
         add_source(r, (Source){.name = gen_strndup(g, path + prefix,
                                                    (size_t)(slash - path) - prefix),
@@ -149,7 +149,7 @@ static void find_sources(Reader *r)
 
         s.path = gen_printf(g, "%s/%s/op.lua", g->opt.ops_dir, entry->d_name);
         if (*entry->d_name == '.' || read_whole_file(s.path, &s.text, &s.bytes))
-            continue; /* ops.c says why */
+            continue; /* ops.c reports why */
         s.name = gen_strdup(g, entry->d_name);
         add_source(r, s);
     }
@@ -158,7 +158,7 @@ static void find_sources(Reader *r)
     qsort(r->sources.items, (size_t)r->sources.count, sizeof *r->sources.items, by_name);
 }
 
-/* ---- what gen/lua/optimizer.lua asks --------------------------------------------- */
+/* ---- functions for gen/lua/optimizer.lua ----------------------------------------- */
 
 static int c_rule_of(lua_State *L)
 {
@@ -167,7 +167,7 @@ static int c_rule_of(lua_State *L)
 
     r->stopped = s && (s->failed || !run_rule(r, s));
     if (r->stopped)
-        return luaL_error(L, "op %s has mistakes", s->name); /* they are told */
+        return luaL_error(L, "op %s has mistakes", s->name); /* reported already */
     if (!s)
         return 0;
     lua_rawgeti(L, LUA_REGISTRYINDEX, s->rule_ref);
@@ -183,7 +183,7 @@ static int c_identifier(lua_State *L)
     return 1;
 }
 
-/* nearest(word, list): one of the list, or nil. */
+/* nearest(word, list): an item of the list, or nil. */
 static int c_nearest(lua_State *L)
 {
     Reader *r = lua_touserdata(L, lua_upvalueindex(1));
@@ -295,8 +295,8 @@ static void add_word(Gen *g, Words *w, const char *word)
         *gen_push(g, w) = word;
 }
 
-/* names, default, and of those that treat matrices as a whole: halves, and their names as
- * a text; into the table on top of the stack. */
+/* Sets in the table on top of the stack: names, the default, and for optimizers that
+ * treat matrices as a whole: halves, and their names as text. */
 static void set_names(Gen *g)
 {
     lua_State *L = g->L;
@@ -327,7 +327,8 @@ static void set_names(Gen *g)
     lua_setfield(L, -2, "default");
 }
 
-/* What others are, once all are known: gen/lua/optimizer.lua has seen that they are. */
+/* Links `others`, once all are known; gen/lua/optimizer.lua has checked that they
+ * exist. */
 static void find_others(Gen *g)
 {
     const Kinds *kinds = &g->loader->kinds;
@@ -368,7 +369,7 @@ void load_optimizers(Gen *g)
         return;
     find_others(g);
     luaL_unref(L, LUA_REGISTRYINDEX, r.make_ref);
-    lua_newtable(L); /* the table of the same name without what is C's */
+    lua_newtable(L); /* the table of that name without the members for C */
     lua_getfield(L, -2, "dtypes");
     lua_setfield(L, -2, "dtypes");
     lua_remove(L, -2);
@@ -385,7 +386,7 @@ void load_optimizers_clash(Gen *g, const char *name)
 
 const char *load_optimizers_help(Gen *g, const LexFile *f, int line)
 {
-    const Fields *trainer = g->loader->trainer; /* NULL: it is about a rule */
+    const Fields *trainer = g->loader->trainer; /* NULL: the message is about a rule */
     const char *at = f->text;
 
     if (!trainer)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lua_words.c: messages of Lua's parser and machine in the words of descriptions. In: a
- * message without its place. Out: what is wrong, and what to write where that is known;
- * a message that is none of Lua's stays as it is. People come from Python and JSON: what
- * those have and Lua has not is answered with Lua's form. */
+ * message without its place. Out: what is wrong, and what to write if that is known;
+ * messages from elsewhere stay as they are. Many users know Python or JSON, so forms of
+ * theirs are answered with Lua's. */
 #include "describe/load.h"
 
 #include <string.h>
 
-/* ---- what others write ----------------------------------------------------------- */
+/* ---- forms of other languages ---------------------------------------------------- */
 
 static const struct {
     const char *word, *help;
@@ -67,7 +67,7 @@ static const struct {
     {"get length of a ", "used as a list"},
 };
 
-/* A Lua type of n bytes, as a value of it is called. */
+/* A Lua type of n bytes, as messages call its values. */
 static const char *plain_type(Gen *g, const char *type, size_t n)
 {
     if (n == 3 && !memcmp(type, "nil", 3))
@@ -111,7 +111,7 @@ static const char *plain_compare(Gen *g, const char *text)
 
 /* ---- the parser ------------------------------------------------------------------ */
 
-/* What stands behind the last " near ": `seq`, or the end of the file. */
+/* What follows the last " near ": `seq`, or the end of the file. */
 static const char *plain_token(Gen *g, const char *near, const char **word)
 {
     size_t n = strlen(near);

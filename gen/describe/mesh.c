@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh.c: the one table of axes, and the bits of a rank that each of them owns. In: their
+/* mesh.c: the one table of axes, and the bits of a rank that each axis owns. In: their
  * degrees. Out: a Mesh. */
 #include "describe/mesh.h"
 
@@ -7,8 +7,8 @@
 
 static const struct {
     const char *name;
-    bool data;     /* its ranks compute leaves of their own */
-    bool numerics; /* its degree changes bits, so it is inside the numerics hash */
+    bool data;     /* its ranks compute different leaves */
+    bool numerics; /* its degree changes bits, so the numerics hash contains it */
 } axes[N_AXES] = {
     [AXIS_PIPELINE] = {"pipeline", false, false},
     [AXIS_REPLICATE] = {"replicate", true, false},

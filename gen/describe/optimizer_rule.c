@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizer_rule.c: what gen/lua/optimizer.lua made of a rule, into C. In: its answer and
+/* optimizer_rule.c: turns the result of gen/lua/optimizer.lua into C. In: its result and
  * its problems, on the Lua stack; the op.lua. Out: an Optimizer with its Kind, or
  * messages that point into the file. */
 #include "describe/load.h"
@@ -10,7 +10,7 @@
 
 /* ---- places ---------------------------------------------------------------------- */
 
-/* The table of `op { ... }`; NULL if it is written in some other way. */
+/* The table of `op { ... }`; NULL if it is written in another form. */
 static const LexTable *op_table(const LexFile *f)
 {
     for (int i = 0; i < f->tables.count; i++)
@@ -19,8 +19,8 @@ static const LexTable *op_table(const LexFile *f)
     return NULL;
 }
 
-/* Follows the list at stack index `at`, names of fields and numbers of items, into lists
- * inside it too, as far as they are written in the file. */
+/* Follows the list at stack index `at`, of names and item numbers, into nested lists, as
+ * far as they are written in the file. */
 static void follow(lua_State *L, int at, const LexTable **t, Pos *pos)
 {
     bool key;
@@ -55,7 +55,7 @@ Pos optimizer_place(const Optimizer *o, const char *key)
     return f ? f->key_pos : t ? t->callee_pos : lex_word(o->file, 1, NULL);
 }
 
-/* The line of the word after the rule's `fields`, else its first. */
+/* The place of the word after the rule's `fields`; or else its first occurrence. */
 Pos optimizer_word(const LexFile *f, const char *word)
 {
     const char *from = strstr(f->text, "fields"), *at;
@@ -68,7 +68,7 @@ Pos optimizer_word(const LexFile *f, const char *word)
     return lex_word(f, line, at ? word : NULL);
 }
 
-/* ---- what it answers ------------------------------------------------------------- */
+/* ---- the result ------------------------------------------------------------------ */
 
 static const char *text_at(Gen *g, const char *key)
 {
@@ -103,7 +103,7 @@ static Words words_at(Gen *g, const char *key)
     return w;
 }
 
-/* The problem on top of the stack. */
+/* Reports the problem on top of the stack. */
 void optimizer_report(Gen *g, const char *name, const LexFile *f)
 {
     const LexTable *t = op_table(f);
@@ -143,7 +143,7 @@ static void read_feeds(Gen *g, Optimizer *o)
     lua_pop(L, 2);
 }
 
-/* From the answer on top of the stack. */
+/* Reads the result on top of the stack. */
 static Optimizer *read_optimizer(Gen *g, const char *name, const LexFile *f)
 {
     lua_State *L = g->L;
@@ -183,8 +183,8 @@ static int c_kind(lua_State *L)
     return 1;
 }
 
-/* The answer is on top of the stack. A row that fields.c does not take is a message, at
- * the word that it quotes. */
+/* The result is on top of the stack. If fields.c rejects a row, the message points at the
+ * word that it quotes. */
 void optimizer_add_kind(Gen *g, const char *name, const LexFile *f)
 {
     lua_State *L = g->L;

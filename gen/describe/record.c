@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c: the constructors of the description language, `trainer { ... }`,
- * `cosine { ... }`, `arch { ... }`. In: plain tables. Out: plain tables again, of which
- * we remember, beside them and out of a stranger's reach, which constructor made them and
+/* record.c: the constructors of the description language, `trainer { ... }`, `cosine {
+ * ... }`, `arch { ... }`. In: plain tables. Out: plain tables again. For each of them we
+ * remember, separately and out of reach of foreign code, which constructor made it and
  * where in which file. */
 #include "describe/load.h"
 #include "base/sandbox.h"
@@ -42,7 +42,7 @@ static Gen *gen_of(lua_State *L)
     return lua_touserdata(L, lua_upvalueindex(1));
 }
 
-/* How well a `{...}` of the source fits the table a constructor was given. */
+/* How well a `{...}` of the source matches the table that a constructor got. */
 static int fit(lua_State *L, int table, const LexTable *t, const char *callee)
 {
     int score = callee && !strcmp(callee, t->callee) ? 8 : 0;
@@ -59,9 +59,9 @@ static int fit(lua_State *L, int table, const LexTable *t, const char *callee)
     return score;
 }
 
-/* Where the constructor that is running was called, and its table in the source.
- * table: stack index of the argument; callee: its name, NULL for an architecture under
- * any name. */
+/* Where the running constructor was called, and its table in the source. table: stack
+ * index of the argument; callee: the constructor's name, NULL for an architecture, which
+ * may have any name. */
 static void locate(lua_State *L, int table, const char *callee, Tag *tag)
 {
     lua_Debug ar;
@@ -99,14 +99,15 @@ static void locate(lua_State *L, int table, const char *callee, Tag *tag)
     }
 }
 
-/* Keeps a copy of what was given: a value that a later line changed has another place. */
+/* Keeps a copy of the argument, to detect values that a later line changed: they have
+ * another place. */
 static void keep_given(lua_State *L, int table, Tag *tag)
 {
     record_push_copy(L, table);
     tag->given_ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-/* A copy, so that one table given to two constructors makes two records. */
+/* Makes a copy, so that one table passed to two constructors gives two records. */
 void record_push_copy(lua_State *L, int table)
 {
     lua_newtable(L);
@@ -117,7 +118,7 @@ void record_push_copy(lua_State *L, int table)
     }
 }
 
-/* The values without names of the table on top become its positional field: the first of
+/* Moves the unnamed values of the table on top into its positional field: the first of
  * per_block { 2, embed = "join" }, all of by_name { "a", "b" }. */
 static void name_items(lua_State *L, const Kind *kind)
 {
@@ -126,7 +127,7 @@ static void name_items(lua_State *L, const Kind *kind)
     bool list = kind_takes_list(kind);
 
     if (lua_getfield(L, table, kind->positional) != LUA_TNIL || n == 0) {
-        lua_settop(L, table); /* written with its name, or not at all */
+        lua_settop(L, table); /* the field is named, or absent */
         return;
     }
     if (list)
@@ -190,7 +191,7 @@ static int construct(lua_State *L)
     return 1;
 }
 
-/* llama { ... }: upvalues Gen; arguments the architecture's value and the table. */
+/* llama { ... }. Upvalue: the Gen. Arguments: the architecture's value and the table. */
 static int construct_model(lua_State *L)
 {
     Gen *g = gen_of(L);
@@ -254,7 +255,7 @@ static int arch_function(lua_State *L, const char *key, bool required)
     return luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-/* Names that an architecture's dimensions may not have: build's m carries them
+/* Names that an architecture's dimensions may not have, because build's m has them
  * already. */
 static void check_reserved(lua_State *L, const Fields *fields)
 {
@@ -313,7 +314,7 @@ static int construct_arch(lua_State *L)
     arch->fields = fields_read(g, L, -1, "in");
     check_reserved(L, arch->fields);
     lua_settop(L, 1);
-    lua_newtable(L); /* the value: extra names, and a call */
+    lua_newtable(L); /* the value: extra names, and it can be called */
     if (lua_getfield(L, 1, "values") == LUA_TTABLE) {
         record_push_copy(L, lua_gettop(L));
         lua_replace(L, 2);
@@ -367,7 +368,7 @@ void record_install(Gen *g, int env)
     lua_setfield(L, env, "require");
 }
 
-/* A name that nothing defines is a mistake, not nil: `tied = True` would say nothing. */
+/* An undefined name is a mistake, not nil: otherwise `tied = True` would set nothing. */
 static int undefined(lua_State *L)
 {
     return luaL_error(L, "undefined global '%s'", luaL_tolstring(L, 2, NULL));

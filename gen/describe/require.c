@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* require.c: modules of a description. In: a name like "arch.llama". Out: what its
- * file returns, evaluated once, in an environment of its own. Looked for in the
- * description's folder, then in each --path, then among the models built into fsdpgen.
- * A name is letters, digits, `_` and single dots, so that it can never leave those
+/* require.c: modules of a description. In: a name like "arch.llama". Out: what its file
+ * returns; each file runs once, in an environment of its own. It is looked for in the
+ * description's folder, then in each --path, then among the models embedded in fsdpgen. A
+ * name consists of letters, digits, `_` and single dots, so that it cannot leave those
  * folders. */
 #include "describe/load.h"
 #include "base/sandbox.h"
@@ -156,7 +156,7 @@ int require_module(lua_State *L)
     name = gen_strdup(g, name);
     if (!find(L, g, path_of(g, name), &f))
         not_found(L, g, name);
-    lua_pushlightuserdata(L, g); /* while it runs */
+    lua_pushlightuserdata(L, g); /* marks it while it runs */
     lua_setfield(L, 2, name);
     run_module(L, g, name, &f);
     lua_pushvalue(L, -1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resolve.c: the checked description written out again. In: the resolved table. Out: a
- * Lua description with every field in it, which loads to the same model (emitted as
- * description.lua), and the canonical text of the fields inside the numerics hash.
- * Both are sorted by name and print numbers so that they read back to the same bits. */
+/* resolve.c: writes the checked description out again. In: the resolved table. Out: a Lua
+ * description with every field, which loads to the same model (emitted as
+ * description.lua), and the canonical text of the fields inside the numerics hash. Both
+ * are sorted by name, and print numbers so that they read back to the same bits. */
 #include "describe/check.h"
 #include "base/sandbox.h"
 
@@ -26,7 +26,7 @@ static void write_string(Text *t, const char *s, size_t n)
     text_add(t, "\"", 1);
 }
 
-/* A float keeps a mark of being one: 1e-05, 1.0. */
+/* A float keeps a sign of being one: 1e-05, 1.0. */
 static void write_number(lua_State *L, Text *t, int index)
 {
     char s[40];
@@ -49,8 +49,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Without functions: the wrap may be one, and is written again when it has been
- * called. */
+/* Without functions: the wrap may be one; it is written after it has been called. */
 static Keys sorted_keys(Gen *g, int table)
 {
     Keys keys = {0};
@@ -63,7 +62,8 @@ static Keys sorted_keys(Gen *g, int table)
     return keys;
 }
 
-/* Has the record on top of the stack only its positional field, beside defaults? */
+/* Does the record on top of the stack have only its positional field, apart from
+ * defaults? */
 static bool only_positional(lua_State *L, const Kind *kind)
 {
     if (!kind || !kind->positional || kind_takes_list(kind))
@@ -86,8 +86,8 @@ static bool only_positional(lua_State *L, const Kind *kind)
 
 static void write_table(Gen *g, Text *t, int depth);
 
-/* The items of the list on top of the stack, and its bracket unless fields stand before
- * them; lists and numbers on one line, lists of lists one a line. */
+/* Writes the items of the list on top of the stack, and its opening bracket unless fields
+ * stand before them; lists and numbers on one line, lists of lists one per line. */
 static void write_items(Gen *g, Text *t, int depth, bool fields)
 {
     lua_State *L = g->L;
@@ -117,8 +117,8 @@ static void write_items(Gen *g, Text *t, int depth, bool fields)
         text_printf(t, "%*s}", 4 * depth, "");
 }
 
-/* `cosine { ... }`, `per_block(2)`, `{ a = 1 }`, `{ 0.9, 0.95 }`; multi-line with an
- * indent. */
+/* `cosine { ... }`, `per_block(2)`, `{ a = 1 }`, `{ 0.9, 0.95 }`; over several indented
+ * lines if needed. */
 static void write_table(Gen *g, Text *t, int depth)
 {
     lua_State *L = g->L;
@@ -181,7 +181,7 @@ const char *resolve_lua(Gen *g)
 
 /* ---- the fields inside the hash -------------------------------------------------- */
 
-/* Lines "path = value"; canonical: as they are hashed, without what is neutral. */
+/* Lines "path = value"; canonical: as they are hashed, without neutral values. */
 typedef struct HashLines {
     Gen *g;
     bool canonical;
@@ -202,7 +202,7 @@ static bool is_neutral(const HashLines *h, const Field *f)
     return same;
 }
 
-/* The value on top of the stack as lines "path = value". */
+/* Writes the value on top of the stack as lines "path = value". */
 static void hash_value(HashLines *h, const Field *f, const char *path)
 {
     Gen *g = h->g;
@@ -238,12 +238,13 @@ static void hash_value(HashLines *h, const Field *f, const char *path)
                                           : f->fields,
                    path);
         if (!tag)
-            return; /* a plain table is nothing but its fields */
+            return; /* a plain table is just its fields */
     }
     *gen_push(g, &h->lines) = t.s;
 }
 
-/* The table on top of the stack. What an architecture's fields mean is in the graph. */
+/* Writes the table on top of the stack. The graph says what an architecture's fields
+ * mean. */
 static void hash_table(HashLines *h, const Fields *fields, const char *path)
 {
     Gen *g = h->g;
@@ -261,7 +262,8 @@ static void hash_table(HashLines *h, const Fields *fields, const char *path)
     }
 }
 
-/* A field that is outside by itself; the resolved description is on top of the stack. */
+/* Adds a field that is normally outside the hash; the resolved description is on top of
+ * the stack. */
 static void add_hash_field(HashLines *h, const char *name)
 {
     Gen *g = h->g;
@@ -285,7 +287,7 @@ const char *resolve_hash_fields(Gen *g, bool canonical)
 
     lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->loader->resolved_ref);
     hash_table(&h, g->loader->trainer, "");
-    if (g->model.library_order) { /* then the order of sums knows who holds what */
+    if (g->model.library_order) { /* then the order depends on who holds what */
         add_hash_field(&h, "mesh");
         add_hash_field(&h, "strategy");
         add_hash_field(&h, "accumulate");

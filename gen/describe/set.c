@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* set.c: overrides of the command line. In: `--set a.b=VALUE`, `--target NAME`, and
- * the raw record. Out: the record changed, copied along the path so that a table used
- * twice changes once, and the places "<--set>:N:col" of what was set (N: the Nth
- * --set). */
+/* set.c: overrides from the command line. In: `--set a.b=VALUE`, `--target NAME`, and the
+ * raw record. Out: the changed record, copied along the path so that a table used twice
+ * changes once; and the places "<--set>:N:col" of the new values (N: the Nth --set). */
 #include "describe/load.h"
 #include "base/sandbox.h"
 
@@ -31,7 +30,7 @@ static bool path_is_legal(const char *s)
     return true;
 }
 
-/* A word that the environment does not know means itself: --set strategy=no_shard. */
+/* An unknown word means itself: --set strategy=no_shard. */
 static bool is_bare_word(Gen *g, const char *s)
 {
     static const char *const constants[] = {"true", "false", "nil"};
@@ -64,7 +63,7 @@ static bool evaluate(Gen *g, const Override *o)
         lua_pushstring(g->L, o->value);
         return true;
     }
-    for (int i = 1; i < o->pos.line; i++) /* so that Lua's messages have the line */
+    for (int i = 1; i < o->pos.line; i++) /* so that Lua's messages have the right line */
         text_add(&chunk, "\n", 1);
     text_printf(&chunk, "return %s", o->value);
     if (sandbox_run(g->L, chunk.s, chunk.len, gen_printf(g, "=%s", set_file),
@@ -74,7 +73,8 @@ static bool evaluate(Gen *g, const Override *o)
     return false;
 }
 
-/* What a table that the description left out becomes when a field of it is set. */
+/* Pushes the table to start from, if the description omits the table whose field is
+ * set. */
 static void push_missing(Gen *g, const char *path, Pos pos)
 {
     const Field *f = fields_find(g->loader->trainer, path);
@@ -94,7 +94,7 @@ static void push_missing(Gen *g, const char *path, Pos pos)
     }
 }
 
-/* Replaces the table on top by a copy that is marked as it was. */
+/* Replaces the table on top by a copy with the same tag. */
 static void copy_table(Gen *g)
 {
     lua_State *L = g->L;
@@ -161,7 +161,7 @@ static void remember(Gen *g, const Override *o, const LexTable *lex)
     size_t n = strlen(o->path);
 
     for (int i = 0; i < ld->sets.count;
-         i++) { /* what it replaces has no place any more */
+         i++) { /* the places of what it replaces become invalid */
         Set *s = &ld->sets.items[i];
 
         if (!strcmp(s->path, o->path) ||
@@ -250,7 +250,7 @@ void set_apply(Gen *g)
 
         for (char *p = s; *p; p++)
             if (*p == '\n' || *p == '\r')
-                *p = ' '; /* a line of "<--set>" for each */
+                *p = ' '; /* each --set is one line of "<--set>" */
         g->opt.sets.items[i] = s;
         text_printf(&all, "%s\n", s);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy.c: the rows of the table of strategies. In: a strategy, its name, or a mesh.
+/* strategy.c: the rows of the table of strategies. In: the name of a strategy, or a mesh.
  * Out: its row. */
 #include "describe/strategy.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* synonyms.c: fields and values as other trainers call them. In: an unknown field's path,
- * or a value that a field does not have. Out: what to write here instead, or why there is
- * nothing to write. */
+/* synonyms.c: names of fields and values in other trainers. In: the path of an unknown
+ * field, or an unknown value of a field. Out: what to write here instead, or why nothing
+ * needs to be written. */
 #include "describe/check.h"
 #include "describe/load.h"
 #include "describe/strategy.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 typedef struct Synonym {
-    const char *names; /* between blanks */
-    const char *help;  /* @: the optimizer of descriptions that name none */
+    const char *names; /* separated by blanks */
+    const char *help;  /* @ stands for the description's optimizer, or the default one */
 } Synonym;
 
 static const Synonym of_trainer[] = {
@@ -87,9 +87,9 @@ static const Synonym of_mesh[] = {
     {" ep expert_parallel expert_parallel_size ", "write mesh = { expert = 2 }"},
 };
 
-/* Values, whatever the case of their letters. */
+/* Values, compared without regard to case. */
 static const struct {
-    const char *field, *words, *value; /* words: between blanks, in lower case */
+    const char *field, *words, *value; /* words: separated by blanks, in lower case */
 } of_values[] = {
     {"dtypes", " float32 fp32 float single f32 ", "f32"},
     {"dtypes", " bfloat16 bfloat bf16 ", "bf16"},
@@ -101,7 +101,7 @@ static const struct {
     {"accumulate", " no_sync nosync whole full ", "unsharded"},
 };
 
-/* With what the optimizer is called where help has an @. */
+/* Replaces an @ in help by the name of the optimizer. */
 static const char *with_optimizer(Gen *g, const char *help)
 {
     const char *at = strchr(help, '@');
@@ -162,7 +162,7 @@ const char *synonym_value(Gen *g, const char *path, const char *value)
     return NULL;
 }
 
-/* Lower case, letters and digits alone. */
+/* Converts to lower case and keeps letters and digits only. */
 static char *plain(Gen *g, const char *s, size_t n)
 {
     char *word = gen_strndup(g, s, n), *to = word;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* target.c: the targets: what each is, what its fields mean to each other, and what they
- * become in the Model. In: the resolved description. Out: m->target, m->rates and the
- * model's fields under "platform". */
+/* target.c: the targets: their properties, the checks of their fields, and how they fill
+ * the Model. In: the resolved description. Out: m->target, m->rates and the model's
+ * fields under "platform". */
 #include "describe/check.h"
 
 #include <string.h>
 
 /* ---- cpu ------------------------------------------------------------------------- */
 
-enum { MACHINE_MAX_RANKS = 64 }; /* what its runtime starts, on one machine */
+enum { MACHINE_MAX_RANKS = 64 }; /* that the runtime starts, on one machine */
 
 /* Code, C library, OpenMP, a GEMM library with its packing buffers, the runtime's own
- * tables. A bound, tested against the process's high-water mark; mapped data files are
- * page cache and not counted. */
+ * tables. This is an upper bound, tested against the process's high-water mark. Mapped
+ * data files are page cache and not counted. */
 #define CPU_LIBRARY_BYTES (INT64_C(128) << 20)
 
 #define US_PS INT64_C(1000000)
@@ -40,7 +40,7 @@ static const KernelLibrary cudnn = {
     .check = "check_cudnn",
 };
 
-/* Its deterministic backward is that of Hopper; on others it has other forms. */
+/* cuDNN's deterministic backward is Hopper's; on other GPUs it has other forms. */
 static void check_cudnn(Check *c, const char *arch)
 {
     const char *param = value_str(c, "dtypes.param");
@@ -62,7 +62,7 @@ static void check_cudnn(Check *c, const char *arch)
                  "target.attention: cuDNN's attention does not support documents");
 }
 
-/* bf16 gradients of other weights: no product of cuBLASLt's makes them. */
+/* bf16 gradients of weights with another dtype: cuBLASLt has no such product. */
 static void check_cuda_dtypes(Check *c)
 {
     const char *param = value_str(c, "dtypes.param");
@@ -140,7 +140,7 @@ static const Target targets[] = {
         .budget_field = "target.memory",
         .outside = "outside: code, libraries (bound)",
         .most_ranks = MACHINE_MAX_RANKS,
-        /* One or two cores of a server: 40 GFLOP/s, 8 GB/s from memory, 4 GB/s between
+        /* One or two server cores: 40 GFLOP/s, 8 GB/s from memory, 4 GB/s between
          * processes; a collective costs its ranks two passes through the scheduler. */
         .rates = {40000, 8000, 4000, 50 * US_PS, 1},
         .check = check_cpu,
@@ -155,13 +155,13 @@ static const Target targets[] = {
         .outside = "outside: context, libraries (kept)",
         .device = true,
         .peers_write_gathered = true,
-        /* The GPU's are in the description. A collective over NVLink begins within 20 us.
-         * Products in f32, which matrices that an optimizer treats whole have, take no
-         * tensor cores: an H100's bf16 is 15 times as fast. */
+        /* The description names the GPU, which has its rates. A collective over NVLink
+         * begins within 20 us. Products in f32, for matrices that an optimizer treats as
+         * a whole, use no tensor cores: on an H100, bf16 is 15 times as fast. */
         .rates = {0, 0, 0, 20 * US_PS, 15},
-        /* larger slices are no faster over NVLink */
+        /* larger slices are not faster over NVLink */
         .staging_bytes = INT64_C(128) << 20,
-        /* what cuBLAS is recommended to have on Hopper; it chooses within */
+        /* recommended for cuBLAS on Hopper; it chooses algorithms that fit */
         .library_workspace_bytes = INT64_C(32) << 20,
         .check = check_cuda,
         .fill = fill_cuda,

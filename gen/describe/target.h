@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* target.h: the one table of targets. A target is what a trainer is made for: where its
- * mathematics runs, what its libraries need, how fast it is taken to be. Passes ask for a
- * property, and none knows a target by name. */
+/* target.h: the one table of targets. A target is what a trainer is made for: where its mathematics
+ * runs, what its libraries need, and how fast it is assumed to be. Passes ask for a property and
+ * know no target by name. */
 #ifndef TARGET_H
 #define TARGET_H
 
@@ -11,46 +11,46 @@
 struct Check;
 struct Model;
 
-/* To predict times by. */
+/* Rates for predictions. */
 typedef struct Rates {
     int64_t flops_per_us;  /* matrix products and the like */
     int64_t memory_per_us; /* bytes of a kernel's operands */
     int64_t link_per_us;   /* bytes received from other ranks */
-    int64_t latency_ps;    /* of a collective */
-    int64_t f32_slower;    /* products in f32 take so many times as long as bf16 */
+    int64_t latency_ps;    /* per collective */
+    int64_t f32_slower;    /* how much slower f32 products are than bf16 ones */
 } Rates;
 
-/* Kernels of a library's, which a description may ask for: they stand in the place of the
- * target's own in the ops whose folders have them. */
+/* Kernels of a library that a description may ask for: they replace the target's own in ops whose
+ * folders have them. */
 typedef struct KernelLibrary {
-    const char *name;      /* as messages have it: "cuDNN" */
-    const char *field;     /* of the description, by which it is asked for */
-    const char *folder;    /* of the target's in runtime/, and what templates know it by */
-    const char *file;      /* of an op's folder: "cudnn.cu" */
-    const char *workspace; /* what an op's rule calls the scratch of that kernel */
-    const char *check;     /* and the function that says what the kernel cannot do */
+    const char *name;      /* in messages: "cuDNN" */
+    const char *field;     /* the description's field that asks for it */
+    const char *folder;    /* in the target's folder of runtime/, and its name in templates */
+    const char *file;      /* in an op's folder: "cudnn.cu" */
+    const char *workspace; /* the name of that kernel's scratch in an op's rule */
+    const char *check;     /* and of the function that says what the kernel cannot do */
 } KernelLibrary;
 
 typedef struct Target {
-    const char *name;         /* of its constructor, and of its folder in runtime/ */
-    const char *kernel_file;  /* of an op's folder: "cpu.c" */
-    const char *workspace;    /* what an op's rule calls its scratch, where it differs from
-                               * that of others ("workspace") */
-    const KernelLibrary *kernel_library; /* that a trainer may use; NULL: none */
-    const char *budget_field; /* whose value the budget is if no memory is given */
+    const char *name;         /* of its constructor and its folder in runtime/ */
+    const char *kernel_file;  /* in an op's folder: "cpu.c" */
+    const char *workspace;    /* the name of its scratch in an op's rule, if it differs from other
+                               * targets' ("workspace") */
+    const KernelLibrary *kernel_library; /* available to trainers; NULL: none */
+    const char *budget_field; /* its value is the budget if the memory is not given */
     const char *outside;      /* what a rank holds beside the arena, as the plan shows it */
-    int64_t most_ranks;       /* that can run; 0: as many as there are */
-    bool device;              /* kernels are launched: mathematics takes the rank first */
-    bool peers_write_gathered; /* a rank sends weights to where its peers gather them */
-    int64_t staging_bytes;    /* at most, for parts of other ranks to be added; 0: they are
-                               * read where they lie */
-    int64_t library_workspace_bytes; /* of the arena, for the library of matrix products */
+    int64_t most_ranks;       /* largest number of ranks; 0: unlimited */
+    bool device;              /* launches kernels: mathematics takes the rank as first argument */
+    bool peers_write_gathered; /* ranks send weights to their peers, rather than read them */
+    int64_t staging_bytes;    /* upper limit of the buffer for parts from other ranks; 0: parts are
+                               * read in place */
+    int64_t library_workspace_bytes; /* part of the arena, for the library of matrix products */
     Rates rates;
-    void (*check)(struct Check *c);  /* what its fields mean to each other */
-    void (*fill)(struct Check *c, struct Model *m); /* after m->rates */
+    void (*check)(struct Check *c);  /* checks its fields */
+    void (*fill)(struct Check *c, struct Model *m); /* runs after m->rates is set */
 } Target;
 
-/* Never NULL: any name but a target's is the first one's. */
+/* Never NULL: an unknown name gives the first target. */
 const Target *target_named(const char *name);
 const Target *target_at(int i); /* NULL after the last */
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* builder.c: the Lua side of the graph. In: calls of an architecture, of an op's backward
- * or of an expansion on `g` and `b`. Out: nodes, values and parameters of the class being
- * built (graph.c collects classes). Values are userdata with shape, dtype and name;
- * whatever does not fit is a Lua error, which builder_protect turns into a message at the
- * line that made the call. */
+/* builder.c: the Lua side of the graph. In: calls on `g` and `b` by an architecture, an
+ * op's backward or an expansion. Out: nodes, values and parameters of the class being
+ * built (graph.c collects classes). Values are userdata with shape, dtype and name.
+ * Anything that does not fit is a Lua error, which builder_protect turns into a message
+ * at the line of the call. */
 #include "graph/builder.h"
 #include "base/sandbox.h"
 #include "base/names.h"
@@ -134,11 +134,11 @@ void value_shape(Value *v, Dtype dtype, const int64_t *dim, int n_dims)
     v->bytes = v->elems * dtype_bytes(dtype);
 }
 
-/* Names of the class at hand, hashed: blocks of thousands of values stay cheap to
- * name. */
+/* Names of the current class, hashed, so that naming stays cheap in blocks of thousands
+ * of values. */
 typedef struct NameSlot {
     const char *name;
-    int next; /* suffix to try next: name_2, name_3, ... */
+    int next; /* the suffix to try next: name_2, name_3, ... */
 } NameSlot;
 
 struct NameSet {
@@ -284,7 +284,7 @@ static const char *inputs_text(Gen *g, const OpRule *op)
     return t.s;
 }
 
-/* The positional values of an op call's table. */
+/* Reads the positional values of an op call's table. */
 int builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in)
 {
     lua_State *L = b->g->L;
@@ -312,7 +312,7 @@ int builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value 
                        op->name, op->in[i].name);
         lua_pop(L, 1);
     }
-    for (int i = given; i <= op->n_in; i++) { /* nothing follows one that is left out */
+    for (int i = given; i <= op->n_in; i++) { /* nothing may follow an omitted one */
         lua_rawgeti(L, index, i + 1);
         if (builder_to_value(L, -1, NULL) && !b->pattern)
             b->help = "a call gives all its outputs; in parentheses, only the first";
@@ -399,7 +399,7 @@ static int g_data(lua_State *L)
         return luaL_error(L, "g:%s() can only be called inside a block",
                           data_names[which]);
     if (which == DATA_STARTS && !b->g->model.packed)
-        return 0; /* nil: sequences are whole */
+        return 0; /* nil: sequences are not packed */
     for (int i = 0; i < c->values.count; i++)
         if (c->values.items[i]->kind == VAL_DATA && c->values.items[i]->index == which)
             v = c->values.items[i];
@@ -414,7 +414,7 @@ static int g_data(lua_State *L)
     return 1;
 }
 
-/* Help for a name that is near none of them: what architectures are made of. */
+/* Help for a name that resembles no op: lists what architectures are made of. */
 static const char *all_ops(Gen *g)
 {
     Words names = {0};

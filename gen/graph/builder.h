@@ -7,27 +7,25 @@
 
 enum {
     MAX_OPERANDS = 24, /* inputs, outputs or attributes of one op (gen/lua/op.lua) */
-    MAX_VALUES = 4096, /* of one block's graph */
+    MAX_VALUES = 4096, /* in one block's graph */
 };
 
 int builder_param(lua_State *L); /* g:param{...}; upvalue 1: the Builder */
 int builder_block(lua_State *L); /* b:block(...); upvalue 1: the Builder */
 int builder_cut(lua_State *L);   /* g:cut "name"; upvalue 1: the Builder */
-/* An op called while an expansion is recorded; its table is at stack index 1. */
+/* Records an op called in an expansion; its table is at stack index 1. */
 int pattern_call(Builder *b, const OpRule *op);
 
-/* The value at index as the attribute spec asks for, or a Lua error. */
+/* Reads the value at index as the attribute's spec requires, or raises a Lua error. */
 void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index, Attr *a);
 void builder_check_keys(Builder *b, const OpRule *op, int index);
-/* Fills in[op->n_in]: NULL where the call leaves an optional one out. Returns how many it
- * gives. */
+/* Fills in[op->n_in]: NULL for an omitted optional input. Returns how many are given. */
 int builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in);
-Pos builder_place(Builder *b); /* the line of the architecture that makes the call */
+Pos builder_place(Builder *b); /* the architecture's line that makes the current call */
 bool param_equal(const ClassParam *a, const ClassParam *b);
 void value_shape(Value *v, Dtype dtype, const int64_t *dim, int n_dims);
 
-/* graph.c: the block of the class just built; finds an equal class, registers
- * parameters. */
+/* graph.c: takes the block of the class just built: finds an equal class, registers parameters. */
 void graph_add_block(Builder *b, const char *name, const char *prefix);
 
 #endif

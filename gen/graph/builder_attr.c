@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* builder_attr.c: attributes of op calls. In: the table of a call. Out: the op's
- * attributes, complete, of their declared types, sorted by key; or a Lua error that says
- * what is wrong. */
+ * attributes, complete, of their declared types, sorted by key; or a Lua error with the
+ * reason. */
 #include "graph/builder.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Attributes end up in emitted C: nothing that could leave a string or a comment. */
+/* Attributes end up in emitted C, so characters that could end a string or a comment are
+ * refused. */
 static bool attr_string_ok(const char *s)
 {
     size_t n = strlen(s);
@@ -33,7 +34,7 @@ void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index,
         a->num = lua_tonumberx(L, index, &ok);
         ok = ok && lua_type(L, index) == LUA_TNUMBER && isfinite(a->num);
         if (a->num == 0)
-            a->num = 0; /* one zero */
+            a->num = 0; /* +0 and -0 become one zero */
         break;
     case ATTR_STR:
         ok = lua_type(L, index) == LUA_TSTRING && attr_string_ok(lua_tostring(L, index));
@@ -53,7 +54,7 @@ void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index,
                    builder_show(b->g, L, index));
 }
 
-/* The first key, in order, that the op does not have. */
+/* The first key, in order, that is not an attribute of the op. */
 static const char *unknown_key(Builder *b, const OpRule *op, int index)
 {
     lua_State *L = b->g->L;

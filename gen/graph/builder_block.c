@@ -2,8 +2,8 @@
 /* builder_block.c: blocks, their pieces and parameters as an architecture declares them.
  * In: b:block(name, class, prefix, function, value), g:cut "name" and g:param{...}. Out:
  * the class being built with its boundary values, pieces and parameter declarations,
- * handed to graph.c. Names end up in C, in file names of Hugging Face tensors and in
- * JSON, so they are checked here, once. */
+ * passed to graph.c. Names end up in C, in names of Hugging Face tensors and in JSON, so
+ * they are checked here, once. */
 #include "graph/builder.h"
 #include "base/names.h"
 #include "base/sandbox.h"
@@ -14,7 +14,7 @@
 #define MAX_PARAM_ELEMS (INT64_C(1) << 46)
 
 enum {
-    MAX_BLOCKS = 1024, /* planning is quadratic in instructions: seconds here */
+    MAX_BLOCKS = 1024, /* planning is quadratic in instructions: takes seconds here */
     MAX_PIECES = 32,
 };
 
@@ -71,7 +71,7 @@ static void check_param_keys(Builder *b, int index)
                worst);
 }
 
-/* Dims at stack top (popped). */
+/* Reads the dims on top of the stack (popped). */
 static void read_dims(Builder *b, ClassParam *p)
 {
     lua_State *L = b->g->L;
@@ -191,7 +191,7 @@ bool param_equal(const ClassParam *a, const ClassParam *b)
     return true;
 }
 
-/* The value of the class's parameter p: declared before, or new. */
+/* The value of the class's parameter p: the existing one, or a new one. */
 static Value *param_value(Builder *b, const ClassParam *p)
 {
     lua_State *L = b->g->L;
@@ -257,7 +257,7 @@ static bool hint_ok(const char *s)
     return ident_ok(s) && chars_ok(s, false, false) && *s != '_' && strlen(s) < 40;
 }
 
-/* Does the piece at hand have nodes that run in the step? */
+/* Does the current piece have nodes that run in the step? */
 static bool piece_has_nodes(const Builder *b)
 {
     for (int i = b->cls->nodes.count - 1; i >= 0; i--) {
@@ -302,7 +302,7 @@ int builder_cut(lua_State *L)
     return 0;
 }
 
-/* The last piece is complete; a block without cuts is one piece without a name. */
+/* Completes the last piece; a block without cuts is one piece without a name. */
 static void end_pieces(Builder *b)
 {
     Class *c = b->cls;
@@ -316,7 +316,7 @@ static void end_pieces(Builder *b)
 
 /* ---- b:block(...) ---------------------------------------------------------------- */
 
-/* The value a block takes: nothing for the first, else what the block before returned. */
+/* The input of a block: none for the first, else what the previous block returned. */
 static void take_input(Builder *b, int index)
 {
     lua_State *L = b->g->L;
@@ -343,7 +343,7 @@ static void take_input(Builder *b, int index)
     c->inputs[0] = v;
 }
 
-/* What the function returned, from stack index first on. */
+/* Takes what the function returned, from stack index first on. */
 static void take_output(Builder *b, int first)
 {
     lua_State *L = b->g->L;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* builder_error.c: protected calls of the passes that run Lua. In: a C function, and
- * whatever Lua error it lets escape. Out: a diagnostic at the innermost Lua line: of the
- * architecture that made a call, or of the op whose rule went wrong. */
+/* builder_error.c: protected calls for the passes that run Lua. In: a C function that may
+ * raise a Lua error. Out: a diagnostic at the innermost Lua line: of the architecture
+ * that made a call, or of the op whose rule failed. */
 #include "graph/builder.h"
 #include "describe/load.h"
 #include "base/sandbox.h"
 
 #include <string.h>
 
-/* Text of a Lua file that messages may show, lexed; NULL when we do not have it. */
+/* The lexed text of a Lua file that messages may show; NULL if we do not have it. */
 static LexFile *source_of(Gen *g, const char *file)
 {
     LexFile *f = loader_file(loader_of(g), file);
@@ -30,7 +30,7 @@ static bool word_char(char c)
            (c >= 'A' && c <= 'Z');
 }
 
-/* Where the message's first word stands on the line, as a call (g.word) if it does; else
+/* The place of the message's first word on the line, if it is called there (g.word); else
  * the whole line. */
 static Pos word_place(const LexFile *f, int line, const char *word)
 {
@@ -62,8 +62,8 @@ typedef struct ErrorPlace {
     int line;
 } ErrorPlace;
 
-/* Message handler: finds the innermost Lua line, or the one the message already names,
- * and takes the place off the text. Upvalue: the ErrorPlace to fill. */
+/* Message handler: finds the innermost Lua line, or the one that the message names, and
+ * removes the place from the text. Upvalue: the ErrorPlace to fill. */
 static int find_place(lua_State *L)
 {
     ErrorPlace *e = lua_touserdata(L, lua_upvalueindex(1));
@@ -93,7 +93,7 @@ static int find_place(lua_State *L)
     return 1;
 }
 
-/* On that line, the word that the message begins with. */
+/* The word on that line with which the message starts. */
 static Pos line_place(Gen *g, const char *file, int line, const char *text)
 {
     const char *end = strchr(text, ':');
@@ -104,7 +104,7 @@ static Pos line_place(Gen *g, const char *file, int line, const char *text)
     return word_place(f, line, gen_strndup(g, text, end ? (size_t)(end - text) : 0));
 }
 
-/* What Lua itself says, in plain words. */
+/* Lua's own message in plain words. */
 static const char *plain_text(Builder *b, const char *text)
 {
     static const char undefined[] = "undefined global '";

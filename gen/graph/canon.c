@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* canon.c: the text of which the numerics hash is taken. In: the fused graph, the fields
- * inside the hash, the ops' rules. Out: one text for all descriptions that compute the
- * same bits in the same way, and another one for each that does not.
+/* canon.c: the text whose hash is the numerics hash. In: the fused graph, the fields
+ * inside the hash, the ops' rules. Out: a text that is equal for two descriptions exactly
+ * if they compute the same bits in the same way.
  *
- * In it: every value with its dtype, which is where it is rounded; every node with what
- * it reads and its attributes; parameters with their first values; the fields of the
+ * It contains every value with its dtype, which is where it is rounded; every node with
+ * its inputs and attributes; parameters with their initial values; the fields of the
  * description that no graph shows. A built-in op is its canonical name and the version of
  * its arithmetic; an op from --ops is the text of its folder.
  *
- * Not in it: what people read (names of values, of blocks, of architectures; a dump's
- * spelling; a rule's comments, test cases, documentation), costs, templates, and neutral
- * values: an attribute that has its default, a field that changes nothing. A field that
- * comes later has such a value, so no hash changes with it. */
+ * It does not contain what only people read (names of values, blocks and architectures; a
+ * dump's spelling; a rule's comments, test cases and documentation), costs, templates,
+ * and neutral values: an attribute that has its default, a field that changes nothing. A
+ * field added later has such a value, so no existing hash changes. */
 #include "graph/graph.h"
 
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static bool op_used(Gen *g, const OpRule *op)
     return false;
 }
 
-/* Of a foreign op: its rule and its kernels for all targets, which share the hash. */
+/* The hash of a foreign op: its rule and its kernels for all targets, so targets share
+ * the hash. */
 static uint64_t folder_hash(Gen *g, const OpRule *op)
 {
     Text t = {.g = g};
@@ -55,8 +56,8 @@ static int by_canonical(const void *a, const void *b)
                   (*(const OpRule *const *)b)->info->canonical);
 }
 
-/* By canonical names, so that no folder's name is in the text; those that two ops share
- * stand there once. */
+/* Ops by canonical name, so that the text contains no folder's name; a name that two ops
+ * share appears once. */
 static void put_ops(Gen *g, Text *t)
 {
     const OpRule **used = gen_alloc(g, sizeof *used * (size_t)(g->ops.count + 1));
@@ -91,7 +92,8 @@ static void put_shape(Text *t, Dtype dtype, int n_dims, const int64_t *dim)
         text_printf(t, " %lld", (long long)dim[i]);
 }
 
-/* A value of the class by what it is, not by its name: outputs are counted in order. */
+/* Identifies a value of the class by its origin, not by its name: outputs are counted in
+ * order. */
 static void put_ref(Text *t, const Class *c, const Value *v)
 {
     int n = 0;
@@ -124,7 +126,7 @@ static void put_attr(Text *t, const OpRule *op, const Attr *a)
             return;
         if (spec->from && a->type != ATTR_STR &&
             (a->type == ATTR_NUM ? a->num == 0 : !a->i))
-            return; /* the field that it comes from is neutral */
+            return; /* the field behind it is neutral */
     }
     text_printf(t, " %s", attr_text(t->g, a));
 }
@@ -191,7 +193,7 @@ static void put_class(Text *t, const Class *c)
     put_values(t, c, "loss", &c->loss, 1);
 }
 
-/* Which block is of which class, and whose parameters are which tensor of the model. */
+/* The class of each block, and which tensors of the model its parameters are. */
 static void put_blocks(Gen *g, Text *t)
 {
     for (int i = 0; i < g->blocks.count; i++) {

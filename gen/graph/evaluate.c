@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* evaluate.c: what runs after the forward to evaluate a model instead of training it: the
- * loss where the forward does not make it, and the logits of one token, to sample from.
- * In: a class that ends the model, with locations of its values. Out: Class.evaluate, one
+ * loss, if the forward does not make it, and the logits of one token, to sample from. In:
+ * a class that ends the model, with locations of its values. Out: Class.evaluate, one
  * node.
  *
- * Which op that is, its rule says: `evaluates` names the op whose loss it makes alone.
- * Its inputs are that op's, by name, and `row`; so are its attributes. What the forward
- * leaves to the backward it reads where that would. The node is no part of the class's
- * graph nor of the numerics hash: it makes nothing that training sees. Where no rule
- * evaluates the loss, the trainer cannot, and says so. */
+ * The rule says which op that is: its `evaluates` names the op whose loss it makes. Its
+ * inputs are that op's, by name, and `row`; so are its attributes. It reads what the
+ * forward leaves for the backward. The node is not part of the class's graph nor of the
+ * numerics hash, because training uses none of its results. If no rule evaluates the
+ * loss, the trainer reports that it cannot evaluate. */
 #include "graph/builder.h"
 #include "ops/ops.h"
 
 #include <string.h>
 
-/* A form of an op makes the same loss: one op evaluates both. */
+/* An op and its forms make the same loss, so one op evaluates all of them. */
 static const OpRule *evaluator_of(const Gen *g, const OpRule *op)
 {
     const char *form_of = op->info->form_of ? op->info->form_of : op->name;
@@ -43,7 +43,7 @@ static Value *row_value(Gen *g, Class *c)
     return v;
 }
 
-/* Does it lie there when the forward is over? */
+/* Is the value still there after the forward? */
 static bool outlives_forward(const Value *v)
 {
     return v->kind != VAL_DOUT &&
@@ -51,7 +51,7 @@ static bool outlives_forward(const Value *v)
             (v->loc == LOC_SAVED && v->def->phase == PHASE_FORWARD));
 }
 
-/* The value that the loss's op has under that name; NULL: none. */
+/* The value that the loss's op has under that name; NULL if it has none. */
 static Value *input_of(const Node *loss, const char *name)
 {
     for (int i = 0; i < loss->n_in; i++)

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuse.c: primitive nodes → fused nodes. In: the joint graph (grad). Out: fused nodes
- * with `replaced`, then g->numerics_hash. Breaks: node and value ids, which are numbered
- * anew.
+ * with `replaced`, then g->numerics_hash. Breaks: node and value ids, which are
+ * renumbered.
  *
- * Patterns (pattern.c) are matched on each class's joint forward and backward
- * graph, largest first, then by name; nodes in order. A match must be convex, and what
- * lies inside it must have no other user. A fused node of forward and backward nodes
- * belongs to the backward. An attribute that the pattern does not mention takes its
- * default. */
+ * Patterns (pattern.c) are matched on each class's joint forward and backward graph,
+ * largest first, then by name; nodes in order. A match must be convex, and its inner
+ * values must have no other user. A fused node of forward and backward nodes belongs to
+ * the backward. An attribute that the pattern does not mention takes its default. */
 #include "graph/pattern.h"
 
 #include <math.h>
@@ -28,7 +27,7 @@ typedef struct Matcher {
     const Pattern *p;
     const OpRule *sum;
     Uses uses;
-    Node **next_write; /* per gradient: who writes the same buffer after it */
+    Node **next_write; /* per gradient: the next node that writes the same buffer */
     Match m;
 } Matcher;
 
@@ -105,13 +104,13 @@ static bool match_rest(Matcher *x, int step)
     if (step == x->p->n_nodes)
         return accept(x);
     pn = &x->p->node[x->p->order[step]];
-    for (int i = 0; i < pn->op->n_out; i++) /* it makes a value that is known */
+    for (int i = 0; i < pn->op->n_out; i++) /* it makes a value that is matched already */
         if (x->m.value[pn->out[i]->id]) {
             Node *def = x->m.value[pn->out[i]->id]->def;
 
             return def && try_node(x, step, def);
         }
-    for (int i = 0; i < pn->n_in; i++) { /* it uses a value that is known */
+    for (int i = 0; i < pn->n_in; i++) { /* it uses a value that is matched already */
         const Value *v = x->m.value[pn->in[i]->id];
 
         if (!v)
@@ -170,9 +169,8 @@ static Phase match_phase(const Matcher *x)
     return PHASE_FORWARD;
 }
 
-/* Of the cuts that the match crosses, the last: there what it reads exists in the
- * forward, and its backward runs as soon as it can. span.c moves it when it depends on
- * more. */
+/* The last of the pieces that the match spans: its inputs exist there in the forward, and
+ * its backward runs as early as possible. span.c moves it if it depends on more. */
 static int match_piece(const Matcher *x)
 {
     int piece = 0;
@@ -205,7 +203,7 @@ static bool value_fits(const Matcher *x, const Value *v, Phase phase, bool *seen
     return true;
 }
 
-/* Gradients need outputs that can add, and one beta for all. */
+/* A fused node that writes gradients needs outputs that can add, and one beta for all. */
 static bool grads_fit(const Matcher *x)
 {
     Value *out[MAX_OPERANDS];
@@ -267,7 +265,7 @@ static void fused_attrs(Matcher *x, Node *n)
     }
 }
 
-/* Dims that the pattern gave to attributes must be those of the inputs. */
+/* Dims that the pattern gave to attributes must equal the inputs' dims. */
 static void check_dims(Matcher *x, const Node *n)
 {
     lua_State *L = x->g->L;
@@ -320,7 +318,7 @@ static void make_fused(Matcher *x)
     n->replaced = gen_alloc(x->g, sizeof *n->replaced * (size_t)n->n_replaced);
     memcpy(n->replaced, x->m.node, sizeof *n->replaced * (size_t)n->n_replaced);
     for (int i = 0; i < op->n_in; i++)
-        n->in[i] = x->m.value[i]; /* the pattern's first values are its inputs */
+        n->in[i] = x->m.value[i]; /* the first values of the pattern are its inputs */
     fused_attrs(x, n);
     for (int i = 0; i < op->n_out; i++) {
         n->out[i] = gen_alloc(x->g, sizeof **n->out);
@@ -347,7 +345,7 @@ static void make_fused(Matcher *x)
     n->name = n->out[0]->name;
     for (int i = 0; i < x->c->nodes.count; i++)
         if (inside(x, x->c->nodes.items[i]))
-            at = i; /* where the last of them stood */
+            at = i; /* at the place of the last one */
     for (int i = 0; i < x->c->nodes.count; i++) {
         Node *o = x->c->nodes.items[i];
 
@@ -361,7 +359,7 @@ static void make_fused(Matcher *x)
         x->c->nodes.items[i]->id = i;
 }
 
-/* Per value that is a gradient: the node that writes its buffer next, else NULL. */
+/* Per gradient value: the next node that writes its buffer, or NULL. */
 static Node **find_next_writes(Gen *g, const Class *c)
 {
     Node **next = gen_alloc(g, sizeof *next * (size_t)(c->values.count + 1));
@@ -380,7 +378,8 @@ static Node **find_next_writes(Gen *g, const Class *c)
     return next;
 }
 
-/* Is all done that node n must follow? next: per gradient, who writes its buffer next. */
+/* Has everything run that node n must follow? next: per gradient, the next writer of its
+ * buffer. */
 static bool ready(const Class *c, const Node *n, const bool *done, Node *const *next)
 {
     for (int k = 0; k < n->n_in; k++) {
@@ -395,7 +394,8 @@ static bool ready(const Class *c, const Node *n, const bool *done, Node *const *
     return true;
 }
 
-/* Forward nodes, then backward nodes, each after what it reads, else as they stood. */
+/* Forward nodes, then backward nodes, each after its inputs and otherwise in the old
+ * order. */
 static void sort_nodes(Gen *g, Class *c)
 {
     int n = c->nodes.count, placed = 0, forward_left = 0;
@@ -434,7 +434,7 @@ static int run_fuse(lua_State *L)
     FuseRun *run = lua_touserdata(L, 1);
     Class *c = run->c;
     Matcher *x = gen_alloc(run->g, sizeof *x);
-    bool fresh = false; /* are x's uses those of the graph as it is? */
+    bool fresh = false; /* do x's uses match the current graph? */
 
     for (int i = 0; i < c->nodes.count;) {
         if (c->nodes.items[i]->op != run->p->node[run->p->order[0]].op) {

@@ -3,13 +3,14 @@
  * Out: its backward nodes, d_outputs, d_inputs, grads. Breaks: nothing. Each op's
  * backward is a Lua function that builds graph.
  *
- * Several contributions to one value are added by the op with the role "sum", in the
- * order in which they arise. What is frozen and has nothing that trains before it needs
- * no gradient: nodes that would only compute one are never built, and a class of which
- * nothing is needed has no backward; an op whose optional outputs nobody wants takes the
- * form without them (ops_form). The uses of one parameter inside a class add into
- * its one gradient buffer instead (node.add); uses in different blocks do so at run time
- * (beta = 1). */
+ * 1. Several contributions to one value are added by the op with the role "sum", in the
+ *    order in which they arise.
+ * 2. A frozen parameter with nothing trainable before it needs no gradient: nodes for
+ *    such gradients are never built, and a class without needed gradients has no
+ *    backward. An op whose optional outputs have no user takes the form without them
+ *    (ops_form).
+ * 3. The uses of one parameter inside a class add into its one gradient buffer
+ *    (node.add); uses in different blocks do so at run time (beta = 1). */
 #include "graph/builder.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ static bool auto_named(const Value *v)
            strncmp(v->name, "d_", 2) != 0;
 }
 
-/* The gradient's name says whose it is, unless it has a name of that kind already. */
+/* Names a gradient after its value, unless it has such a name already. */
 static void name_gradient(Grad *x, Value *d, const char *name)
 {
     if (!auto_named(d))
@@ -73,7 +74,7 @@ static void add_param_grad(Grad *x, const Node *node, const Value *w, Value *d)
     d->def->add[d->def_out] = before != NULL;
     d->loc = LOC_GRAD;
     d->loc_index = w->index;
-    d->index = before ? before->index + 1 : 0; /* place in the order of writes */
+    d->index = before ? before->index + 1 : 0; /* position in the order of writes */
     c->grads[w->index] = d;
 }
 
@@ -82,9 +83,9 @@ static void add_grad(Grad *x, const Node *node, const Value *v, Value *d)
     Dtype want = v->kind == VAL_PARAM ? x->g->model.reduce_dtype : v->dtype;
 
     if (!x->needs[v->id])
-        return; /* of data or constants: nobody needs it */
+        return; /* gradient of data or a constant: not needed */
     if (v->kind == VAL_PARAM && d->dtype != want && d->dtype == v->dtype)
-        want = d->dtype; /* add_param_grad says more */
+        want = d->dtype; /* add_param_grad reports it */
     if (!same_shape(v, d))
         luaL_error(
             x->g->L, "%s: its backward gives %s of shape %s a gradient of shape %s",
@@ -99,7 +100,8 @@ static void add_grad(Grad *x, const Node *node, const Value *v, Value *d)
         *gen_push(x->g, &x->of[v->id]) = d;
 }
 
-/* The backward runs pieces in reverse, so a sum can run in the lower piece of its two. */
+/* The backward runs pieces in reverse, so a sum can run in the lower one of its two
+ * pieces. */
 static int sum_piece(const Grad *x, const Value *a, const Value *b)
 {
     int last = x->c->pieces.count - 1;
@@ -107,8 +109,8 @@ static int sum_piece(const Grad *x, const Value *a, const Value *b)
     return (int)min_i64(a->def ? a->def->piece : last, b->def ? b->def->piece : last);
 }
 
-/* The whole gradient of a forward value whose uses have all been visited; NULL if
- * none. */
+/* The whole gradient of a forward value, once all its uses have been visited; NULL if
+ * there is none. */
 static Value *total_grad(Grad *x, const Value *v)
 {
     const GradList *list = &x->of[v->id];
@@ -281,8 +283,8 @@ static const char *params_written(Grad *x, const Node *n)
     return t.s;
 }
 
-/* A kernel has one beta: its gradients all add, or all store into buffers of one kind;
- * and nobody may read a buffer that accumulates. */
+/* A kernel has one beta: its gradients all add, or all store into buffers of one kind.
+ * And no node may read a buffer that accumulates. */
 static void check_buffers(Grad *x)
 {
     Class *c = x->c;
@@ -317,7 +319,7 @@ bool grads_agree(const Class *c, int n, Value *const *out, const bool *add)
             return false;
         if (!add[i] && (c->params.items[out[i]->loc_index].tied_global ||
                         c->params.items[out[first]->loc_index].tied_global))
-            return false; /* each has a beta of its own */
+            return false; /* each has its own beta */
     }
     return true;
 }
@@ -345,13 +347,13 @@ static int run_grad(lua_State *L)
                        d->name);
     }
     check_buffers(x);
-    graph_hoist_setup(x->g, c); /* of backwards */
+    graph_hoist_setup(x->g, c); /* of backward functions */
     class_sweep(x->g, c);
     class_trim(x->g, c);
     return 0;
 }
 
-/* Is there anything in the class, or before it, that takes a gradient? */
+/* Does the class, or a block before it, have something to train? */
 static bool class_trains(const Class *c)
 {
     bool trains = c->n_inputs && c->trains_before;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph.c: the architecture's build → blocks, classes, parameters, forward nodes. In:
- * the resolved model (check) and the ops (ops_load). Out: g->blocks, classes, params,
- * consts, setup.nodes. Breaks: nothing.
+/* graph.c: the architecture's build → blocks, classes, parameters, forward nodes. In: the
+ * resolved model (check) and the ops (ops_load). Out: g->blocks, classes, params, consts,
+ * setup.nodes. Breaks: nothing.
  *
- * Every block is built in Lua; a block whose graph equals an earlier one's in all but
+ * Every block is built in Lua. A block whose graph equals an earlier one's except for
  * names shares its class, so that a layer's mathematics exists once. Nodes that depend on
  * no parameter, input or data move to the setup span and become constants that all
- * classes share: equal op, attributes and inputs, one constant. */
+ * classes share: nodes with equal op, attributes and inputs become one constant. */
 #include "graph/builder.h"
 #include "base/names.h"
 
@@ -22,7 +22,8 @@ static void add_value(Text *t, const Value *v)
     text_printf(t, "]");
 }
 
-/* All that makes two blocks one class: no names but those of local parameters. */
+/* Everything that decides whether two blocks share a class: of names, only those of local
+ * parameters. */
 static const char *structure_text(Gen *g, const Class *c)
 {
     Text t = {.g = g};
@@ -75,7 +76,7 @@ static bool same_setup(const Node *a, const Node *b)
     for (int i = 0; i < a->n_attrs; i++)
         if (!attr_equal(&a->attrs[i], &b->attrs[i]))
             return false;
-    for (int i = 0; i < a->n_in; i++) /* inputs of setup nodes are constants' values */
+    for (int i = 0; i < a->n_in; i++) /* inputs of setup nodes are constants */
         if (a->in[i] != b->in[i])
             return false;
     return true;
@@ -97,7 +98,7 @@ static const char *const_name(Gen *g, const char *base)
     }
 }
 
-/* The setup node equal to n (whose inputs are setup values already), made when new. */
+/* The setup node equal to n, whose inputs are setup values already; made if new. */
 static Node *setup_node(Gen *g, const Node *n)
 {
     Node *s;
@@ -132,7 +133,7 @@ static Node *setup_node(Gen *g, const Node *n)
     return s;
 }
 
-/* The class's values stay and point at the shared node. */
+/* The class's values stay; they point at the shared node. */
 void graph_hoist_setup(Gen *g, Class *c)
 {
     int kept = 0;
@@ -174,7 +175,8 @@ static const char *class_name(Gen *g, const char *hint)
     }
 }
 
-/* Blocks of one architecture's class differ by what is frozen: their names say so. */
+/* Blocks of one architecture's class may differ in what is frozen; then their names say
+ * so. */
 static const char *frozen_hint(Gen *g, const Class *c, const char *hint)
 {
     int frozen = 0;
@@ -188,7 +190,7 @@ static const char *frozen_hint(Gen *g, const Class *c, const char *hint)
     return frozen ? gen_printf(g, "%s_partly", hint) : hint;
 }
 
-/* The texts of known classes, to compare exactly where hashes agree; beside
+/* The texts of known classes, for an exact comparison if hashes are equal; parallel to
  * g->classes. */
 typedef struct Structures {
     struct {
@@ -201,7 +203,7 @@ typedef struct Structures {
     } names; /* parameters by global name */
 } Structures;
 
-static Structures *structures; /* of the one build this process runs */
+static Structures *structures; /* of the only build in this process */
 
 static Class *find_class(Gen *g, Class *c, const char *hint)
 {
@@ -271,7 +273,7 @@ static const char *global_name(Gen *g, const ClassParam *p, const char *prefix)
     return p->tied_global ? p->name : gen_printf(g, "%s%s", prefix, p->name);
 }
 
-/* What is frozen of a block that was just built: part of what makes its class. */
+/* Which parameters of a block just built are frozen: this is part of its class. */
 static void find_frozen(Builder *b, const char *prefix)
 {
     Class *c = b->cls;
@@ -306,7 +308,7 @@ static void add_params(Builder *b, Block *block, Class *built)
                              .elems = p->elems,
                              .group = built->params.items[i].group,
                              .segment = -1};
-            known->block = block; /* moves; graph_build sets it again */
+            known->block = block; /* the class may move; graph_build sets this again */
             names_add(g, known->id);
         } else if (!p->tied_global || !known->decl->tied_global) {
             luaL_error(g->L,
@@ -382,8 +384,8 @@ bool class_is_root(const Class *c, const Value *v)
     return false;
 }
 
-/* Does the node add into a gradient that a later root needs? Its value has no user
- * then. */
+/* Does the node add into a gradient that a later root needs? Its value then has no
+ * user. */
 static bool adds_to_grad(const Class *c, const Node *n)
 {
     for (int i = 0; i < n->n_out; i++)
@@ -493,7 +495,7 @@ static void check_ends(Gen *g, Builder *b)
         "the last block returns the loss: one element of dtype f64, summed over"
         " the tokens";
 
-    if (b->cls || b->block) /* it caught the error of a block and went on */
+    if (b->cls || b->block) /* it caught the error of a block and continued */
         diag_add(g, DIAG_ERROR, model_pos(g, "model"), "do not catch errors in build",
                  "model: a block of %s was not finished", g->model.arch);
     else if (!g->blocks.count)
@@ -505,7 +507,8 @@ static void check_ends(Gen *g, Builder *b)
                  g->blocks.items[g->blocks.count - 1].name);
 }
 
-/* Packed documents are cut where ops read the starts; somebody must. */
+/* With packed documents, some op must read the starts, or documents would not be
+ * separated. */
 static void check_packed(Gen *g)
 {
     for (int i = 0; i < g->classes.count; i++)

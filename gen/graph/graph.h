@@ -11,25 +11,25 @@
  * `g` go to the hook instead of the class. */
 typedef struct Pattern Pattern;
 
-/* What stands behind `g` and `b` in Lua; one for the whole run. */
+/* The state behind `g` and `b` in Lua; one for the whole run. */
 typedef struct Builder {
     Gen *g;
-    Class *cls;        /* being built; NULL between blocks */
-    const char *block; /* its block's name, for messages */
-    Phase phase;       /* of new nodes */
-    int piece;         /* of new nodes: index in cls->pieces */
+    Class *cls;        /* the class being built; NULL between blocks */
+    const char *block; /* name of its block, for messages */
+    Phase phase;       /* phase of new nodes */
+    int piece;         /* piece of new nodes: index in cls->pieces */
     const char *prefix;
     Pattern *pattern; /* while an expansion is recorded */
-    Value *flow;      /* output of the block before, what the next one must take */
+    Value *flow;      /* output of the previous block, which the next one must take */
     Class *flow_class;
-    bool trains;           /* a block before has a parameter that is not frozen */
+    bool trains;           /* an earlier block has a parameter that is not frozen */
     bool ended;            /* a block returned the loss */
     int g_ref, b_ref;      /* registry */
-    const char *hint;      /* class name asked for */
-    const char *help;      /* of the next error, or NULL */
-    struct NameSet *names; /* of the class at hand (builder.c) */
-    Pos blame;          /* of an error that no line of Lua made; no file: the fallback */
-    const char *source; /* file of the call before, interned */
+    const char *hint;      /* the requested class name */
+    const char *help;      /* help of the next error, or NULL */
+    struct NameSet *names; /* of the current class (builder.c) */
+    Pos blame;          /* the place of errors outside any line of Lua; no file: the fallback */
+    const char *source; /* file of the previous call, interned */
 } Builder;
 
 Builder *builder_get(Gen *g); /* made at the first call */
@@ -38,7 +38,7 @@ Builder *builder_get(Gen *g); /* made at the first call */
 bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback);
 void builder_push_g(Builder *b);
 void builder_push_value(Builder *b, Value *v, Class *owner);
-/* The value at a stack index, NULL when it is none; owner may be NULL. */
+/* The value at a stack index; NULL if it is not a value. owner may be NULL. */
 Value *builder_to_value(lua_State *L, int index, Class **owner);
 /* Text of any Lua value for messages: "a table", "[4, 8] f32". */
 const char *builder_show(Gen *g, lua_State *L, int index);
@@ -52,14 +52,14 @@ void builder_attrs(Builder *b, const OpRule *op, int index, Attr *out);
 Value *value_new(Gen *g, Class *c, ValueKind kind, const char *name);
 const char *value_unique_name(Gen *g, const Class *c, const char *base);
 
-/* groups.c: the group that takes the parameter of this name, NULL if none. Counts what
- * its patterns match: call it once for each name. */
+/* groups.c: the group that takes the parameter of this name; NULL if none. Counts matches of
+ * patterns, so call it once per name. */
 ParamGroup *group_of(Gen *g, const char *name);
-void groups_check(Gen *g); /* messages for patterns and groups that take nothing */
-/* graph.c: drops nodes whose results nobody needs, then unused values; renumbers. */
+void groups_check(Gen *g); /* reports patterns and groups that take nothing */
+/* graph.c: drops nodes whose results have no user, then unused values; renumbers. */
 void class_sweep(Gen *g, Class *c);
-/* graph.c: nodes that make more than anybody needs become the forms of their ops that
- * make less (ops_form), then sweeps. Needs a protected call. */
+/* graph.c: replaces nodes with unused outputs by the forms of their ops that make less (ops_form),
+ * then sweeps. Needs a protected call. */
 void class_trim(Gen *g, Class *c);
 /* All users of values inside the class, recomputed: uses[id] lists nodes in order. */
 typedef struct Uses {
@@ -81,27 +81,26 @@ void span_make_args(Gen *g, Class *c, Span *s);
 
 const char *phase_name(Phase phase); /* text.c */
 void graph_text(Gen *g, Text *t);   /* text.c: for people */
-uint64_t numerics_hash(Gen *g);     /* canon.c: of the fused graph */
-/* canon.c: what it is made of, "name = value\n": each op's arithmetic, the graph as a hash,
- * the fields; for people, and to say what differs. */
+uint64_t numerics_hash(Gen *g);     /* canon.c: the hash of the fused graph */
+/* canon.c: its parts as lines "name = value\n": each op's arithmetic, the graph as a hash, the
+ * fields. For people, and to say what differs. */
 const char *numerics_lines(Gen *g);
 
 /* evaluate.c */
-/* Fills Class.evaluate but for its names and arguments (span.c). Needs a protected
- * call. */
+/* Fills Class.evaluate except names and arguments (span.c). Needs a protected call. */
 void evaluate_class(Gen *g, Class *c);
 
-/* kernel_library.c: messages for all that its kernels are asked for and cannot do. */
+/* kernel_library.c: reports what the library's kernels cannot do. */
 void kernel_library_check(Gen *g);
 
 /* ---- optimizer.c ----------------------------------------------------------------- */
 
-/* The op of the description's optimizer, or one that it uses; NULL: none. */
+/* The description's optimizer's op, or an op that it uses; NULL: none. */
 const OpRule *optimizer_rule(const Gen *g, OptimizerUse use);
 bool optimizer_uses(const Gen *g, const OpRule *op); /* is it one of those? */
-/* What the description says of an attribute that the rule of that op declares. */
+/* The description's value of an attribute that the op's rule declares. */
 Attr optimizer_attr(const Gen *g, OptimizerUse use, int index);
-/* Of a number of the op that goes over elements, else of the one before matrices; else 0. */
+/* A numeric attribute of the op for elements, or else of the op before matrices; or else 0. */
 double optimizer_number(const Gen *g, const char *attr);
 void optimizer_matrices(Gen *g); /* Param.matrix, g->shapes */
 const MatrixShape *optimizer_shape(const Gen *g, int64_t rows, int64_t cols); /* or NULL */

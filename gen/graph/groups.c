@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* groups.c: parameter groups. In: the description's `groups`, the names of parameters.
- * Out: the group of each parameter; messages for patterns that name nothing.
+ * Out: the group of each parameter; messages for patterns that match nothing.
  *
- * The first group with a pattern (base/glob.h) that matches a name takes it; what the
- * group does not say stays as it is without groups. */
+ * The first group with a pattern (base/glob.h) that matches a name takes the parameter;
+ * fields that the group does not set keep their ordinary values. */
 #include "base/glob.h"
 #include "graph/builder.h"
 
@@ -30,7 +30,8 @@ ParamGroup *group_of(Gen *g, const char *name)
 
 /* ---- messages -------------------------------------------------------------------- */
 
-/* The tensor whose part the pattern names, NULL if none: parts move together. */
+/* The tensor of which the pattern names a part, or NULL: the parts of a tensor belong to
+ * one group. */
 static const Param *whole_of(Gen *g, const char *glob)
 {
     for (int i = 0; i < g->params.count; i++) {
@@ -48,7 +49,7 @@ static const Param *whole_of(Gen *g, const char *glob)
     return NULL;
 }
 
-/* The name nearest to the pattern, also where stars stand for its ends. */
+/* The name nearest to the pattern, even if stars replace its ends. */
 static const char *nearest_name(Gen *g, const char *glob)
 {
     const char **names = gen_alloc(g, sizeof *names * (size_t)(2 * g->params.count + 1));

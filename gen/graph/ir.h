@@ -10,9 +10,9 @@
 
 enum { MAX_DIMS = 4 };
 
-/* What a micro-batch brings. starts: index in its sequence of the first token of each token's
- * document; only where documents are packed. A masked target is -1. row, [1]: the token whose
- * logits evaluation hands out; no architecture reads it. */
+/* The data of a micro-batch. starts: the index, in its sequence, of the first token of each token's
+ * document; only with packed documents. The target of a masked token is -1. row, [1]: the token
+ * whose logits evaluation returns; no architecture reads it. */
 enum { DATA_TOKENS, DATA_TARGETS, DATA_STARTS, DATA_ROW, N_DATA };
 extern const char *const data_names[N_DATA];
 
@@ -21,10 +21,10 @@ typedef enum {
     VAL_PARAM,   /* a parameter, as gathered, in param dtype */
     VAL_INPUT,   /* block input (the previous block's output) */
     VAL_DATA,    /* i32 [micro_batch * seq], row [1]: one of data_names */
-    VAL_DOUT,    /* gradient of a block output, handed in by the next block's backward */
+    VAL_DOUT,    /* gradient of a block output, from the next block's backward */
 } ValueKind;
 
-/* Where the emitted mathematics finds a value (span.c decides). */
+/* Where the emitted mathematics finds a value (decided by span.c). */
 typedef enum {
     LOC_NONE, LOC_PARAM, LOC_GRAD, LOC_IN, LOC_OUT, LOC_DIN, LOC_DOUT, LOC_DATA, LOC_CONST,
     LOC_SAVED, LOC_SCRATCH, LOC_LOSS, LOC_LOGITS
@@ -42,8 +42,8 @@ typedef struct Value {
     int64_t elems, bytes;
     Node *def;               /* VAL_NODE */
     int def_out;
-    int index;               /* which param, input, output gradient or data; of a parameter's
-                                gradient: its place in the order of writes to that buffer */
+    int index;               /* which param, input, output gradient or data; for a parameter's
+                              * gradient: its position in the order of writes to that buffer */
     /* span.c */
     Loc loc;
     int64_t offset_bytes;    /* in the slab, for LOC_SAVED and LOC_SCRATCH */
@@ -60,29 +60,29 @@ typedef struct Attr {
 
 typedef enum {
     PHASE_SETUP, PHASE_FORWARD, PHASE_BACKWARD,
-    PHASE_RECOMPUTE, /* of instructions: the forward span called again, before its backward */
-    PHASE_EVALUATE,  /* of the block that ends the model: its loss and logits, no gradient */
+    PHASE_RECOMPUTE, /* for instructions: the forward span called again, before its backward */
+    PHASE_EVALUATE,  /* of the block that ends the model: its loss and logits, without gradients */
 } Phase;
 
 struct Node {
     int id;
     const OpRule *op;
-    const char *name;        /* as the arch named it, or derived from the first output */
+    const char *name;        /* given by the architecture, or derived from the first output */
     Phase phase;             /* SETUP: depends on no param, input or data; runs once */
     int piece;               /* of its class: Class.pieces */
     int n_in, n_out, n_attrs;
     Value **in, **out;
     Attr *attrs;             /* sorted by key */
-    bool *add;               /* per output: adds into a buffer that this step already wrote
-                                (a later use of a parameter used twice) */
-    double flops;            /* of the rule, for this shape */
+    bool *add;               /* per output: adds into a buffer that this step already wrote (a later
+                              * use of the parameter) */
+    double flops;            /* from the rule, for this shape */
     int64_t workspace_bytes;
     int64_t workspace_offset_bytes; /* in the scratch slab (span.c) */
     const char *kernel;      /* C name of the emitted kernel; equal for equal (op, shape, attrs) */
-    /* fuse.c: a fused node remembers what it replaced, for checks and dumps */
+    /* fuse.c: the nodes that a fused node replaced, for checks and dumps */
     int n_replaced;
     Node **replaced;
-    Pos pos;                 /* where the architecture called it; of forward nodes only */
+    Pos pos;                 /* the architecture's call; forward nodes only */
 };
 
 typedef struct ClassParam {
@@ -98,13 +98,13 @@ typedef struct ClassParam {
     const char **part_name;  /* local names */
     int64_t *part_rows;
     bool tied_global;        /* name is global, not local: shared between blocks */
-    int piece;               /* the first that reads it, in forward order (span.c) */
-    bool frozen;             /* no gradient: of all blocks of the class */
-    Dtype dtype;             /* of its weights in storage */
+    int piece;               /* the first piece that reads it, in forward order (span.c) */
+    bool frozen;             /* no gradient, in all blocks of the class */
+    Dtype dtype;             /* of its stored weights */
     const ParamGroup *group; /* of the block it was built for (Param.group stays) */
 } ClassParam;
 
-/* A constant computed once at start by a SETUP node, shared by every class that asks for it. */
+/* A constant that a SETUP node computes once at start; all classes that need it share it. */
 typedef struct Const { const char *name; Node *node; int out; Value *value; int64_t bytes; } Const;
 
 /* A span: the kernels between two schedule points; emitted once in math.c. */
@@ -123,70 +123,69 @@ typedef struct Span {
     Node **nodes;            /* in execution order */
     int n_args;
     SpanArg *args;           /* the C signature, in order (span.c) */
-    int64_t scratch_bytes;   /* slab of temporaries, offsets constant in the class; all
-                                pieces of a block and phase share one */
+    int64_t scratch_bytes;   /* slab of temporaries, offsets constant in the class; all pieces of a
+                              * block and phase share one */
     int64_t live_scratch_bytes; /* max live: lower bound of scratch_bytes */
     double flops;
     int64_t traffic_bytes;   /* operands read and written once */
 } Span;
 
-/* Where the architecture says g:cut "name", a new piece of the block begins: the smallest
- * part that can be a unit of its own. Every class has at least one. Its backward runs the
- * backward nodes of its forward nodes, so pieces run in order, then in reverse. */
+/* At g:cut "name" in the architecture a new piece of the block begins: the smallest part that can
+ * be a unit. Every class has at least one. The backward of a piece runs the backward nodes of its
+ * forward nodes; so pieces run in order, then in reverse. */
 typedef struct Piece {
     const char *name;        /* "mlp_up"; NULL when the class has no cuts */
     Pos pos;                 /* of the cut */
     Span forward, backward;  /* one function of math.c each; n_nodes 0: none */
-    Span again;              /* recompute.c: of Class.again, what runs before this backward
-                                where the wrap cuts the block */
+    Span again;              /* recompute.c: the part of Class.again that runs before this piece's
+                              * backward, if the wrap cuts the block */
 } Piece;
 
 /* Bytes that live from the forward to the backward: of one value, or of several in turn. */
 typedef struct Saved {
-    Value *value;            /* that the backward reads; the others are in place of it */
-    int64_t offset_bytes;    /* in the slab of all */
+    Value *value;            /* the one that the backward reads; the others share its bytes */
+    int64_t offset_bytes;    /* in the slab of all saved values */
     bool dropped;            /* recompute.c: by KEEP_SOME */
-    int64_t some_offset_bytes; /* then in the slab of those kept, or of those dropped */
+    int64_t some_offset_bytes; /* then in the slab of kept or of dropped values */
 } Saved;
 
 typedef struct Class {
     int id;
     const char *name;        /* "layer" */
-    const char *hint;        /* the architecture's name for it: "layer" of layer_frozen too */
+    const char *hint;        /* the architecture's name: "layer" for layer_frozen too */
     struct { Value **items; int count, cap; } values;
     struct { Node **items; int count, cap; } nodes;  /* forward then backward, SSA order */
     struct { ClassParam *items; int count, cap; } params;
-    bool trains_before;      /* something does in the blocks before: its input has a gradient */
+    bool trains_before;      /* an earlier block trains: the input has a gradient */
     int n_inputs, n_outputs;
     Value **inputs, **outputs;       /* boundary values; equal count and shapes chain */
-    Value **d_outputs, **d_inputs;   /* after grad; NULL entries where no gradient flows */
-    Value **grads;                   /* per param, after grad: the (last) value in its buffer;
-                                        NULL: frozen */
-    Value *loss;                     /* non-NULL in the block that ends the model */
+    Value **d_outputs, **d_inputs;   /* after grad; NULL where no gradient flows */
+    Value **grads;                   /* per param, after grad: the (last) value in its buffer; NULL:
+                                      * frozen */
+    Value *loss;                     /* not NULL in the block that ends the model */
     struct { Piece *items; int count, cap; } pieces; /* in forward order */
     /* span.c */
-    Span forward, backward;          /* all pieces, one after the other; n_nodes 0: nothing
-                                        to run */
+    Span forward, backward;          /* all pieces, one after the other; n_nodes 0: empty */
     int64_t saved_bytes;             /* slab of activations from forward to backward */
-    struct { Saved *items; int count, cap; } saved; /* what lies in it; Value.loc_index */
+    struct { Saved *items; int count, cap; } saved; /* its contents; Value.loc_index */
     /* recompute.c */
-    Span again;                      /* of KEEP_SOME: the nodes that run again, in order */
-    int64_t kept_bytes, dropped_bytes; /* then the saved slab, and what is not kept */
+    Span again;                      /* for KEEP_SOME: the nodes that run again, in order */
+    int64_t kept_bytes, dropped_bytes; /* sizes of the saved slab then, and of what is not kept */
     /* evaluate.c */
-    Span evaluate;                   /* after the forward: the loss, where the forward does not
-                                        make it, and one token's logits; n_nodes 0: nobody
-                                        knows how */
+    Span evaluate;                   /* after the forward: the loss, if the forward does not make
+                                      * it, and one token's logits; n_nodes 0: cannot be
+                                      * evaluated */
     uint64_t structure_hash;
 } Class;
 
-/* What a call of the schedule runs: one piece, or with -1 the whole block. Recomputing runs
- * the forward again. */
+/* What one call of the schedule runs: one piece, or the whole block (-1). Recomputing runs the
+ * forward again. */
 static inline const Span *class_span(const Class *c, int piece, Phase phase)
 {
     const Piece *p = piece < 0 ? NULL : &c->pieces.items[piece];
 
     if (phase == PHASE_EVALUATE)
-        return &c->evaluate; /* of the whole block */
+        return &c->evaluate; /* always the whole block */
     if (phase == PHASE_BACKWARD)
         return p ? &p->backward : &c->backward;
     return p ? &p->forward : &c->forward;
@@ -198,24 +197,24 @@ static inline int class_piece(const Class *c, int k, Phase phase)
     return phase == PHASE_BACKWARD ? c->pieces.count - 1 - k : k;
 }
 
-/* Of what the forward of a block makes for its backward (policy.c). */
+/* What a block's forward keeps for its backward (policy.c). */
 typedef enum {
     KEEP_ALL,
-    KEEP_SOME,  /* not what Class.again makes: its kernels run again before the backward */
-    KEEP_INPUT, /* only its input: the forward runs again before the backward */
+    KEEP_SOME,  /* all but what Class.again makes: its kernels run again before the backward */
+    KEEP_INPUT, /* only the input: the whole forward runs again before the backward */
 } Keep;
 
 typedef struct Block {
     int id;
     const char *name;        /* "layers.7"; [a-z][a-z0-9_.]* */
     const char *ident;       /* "layers_7" */
-    const char *prefix;      /* of its parameters' global names: "model.layers.7." */
+    const char *prefix;      /* prefix of its parameters' global names: "model.layers.7." */
     const char **at;         /* names.c: the block's place in the schedule, then its pieces' */
     Class *cls;
     int *param;              /* global param id for each class param */
     Keep keep;               /* policy.c */
     int *unit;               /* of each piece (shard.c); -1: its unit has no parameters */
-    bool cut;                /* its pieces lie in several units: each is a call of its own */
+    bool cut;                /* its pieces belong to several units, so each is a call of its own */
 } Block;
 
 typedef struct Param {       /* one storage tensor; a tied one appears once */
@@ -227,15 +226,15 @@ typedef struct Param {       /* one storage tensor; a tied one appears once */
     int n_uses;              /* blocks that use it */
     const ParamGroup *group; /* NULL: in none */
     bool matrix;             /* the optimizer treats it, or each of its parts, as a whole */
-    RankBits axes;           /* ranks along these axes hold a part of it each, cut in equal
-                                parts along cut_dim; 0: each has all */
+    RankBits axes;           /* ranks along these axes each hold an equal part, cut along cut_dim;
+                              * 0: every rank has all of it */
     int cut_dim;
     /* checkpoint.c */
-    int file;                /* of a checkpoint: 0, 1, ... */
-    int64_t file_elems;      /* weights before it in that file */
+    int file;                /* number of its file in a checkpoint: 0, 1, ... */
+    int64_t file_elems;      /* elements before it in that file */
     /* shard.c */
     int segment;
-    int64_t held_elems;      /* of a part: all without axes */
+    int64_t held_elems;      /* elements of a rank's part; all of them if axes is 0 */
     int64_t offset_elems;    /* in the segment; a multiple of GRAIN_ELEMS */
 } Param;
 

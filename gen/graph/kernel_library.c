@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernel_library.c: the description asks for a library's kernels, which run the ops that
- * have a file for it. In: the fused graph (fuse). Out: the graph as it is, so the
- * numerics are the same; and a message, once, for each op that these kernels cannot run
- * (its rule's check, by the name that the library gives it). Breaks: nothing. */
+ * have a file for it. In: the fused graph (fuse). Out: the unchanged graph, so the
+ * numerics are the same; and one message for each op that these kernels cannot run (by
+ * its rule's check, under the library's name). Breaks: nothing. */
 #include "graph/builder.h"
 
 #include <string.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizer.c: the ops behind the description's optimizer, and what is a matrix to it.
+/* optimizer.c: the ops behind the description's optimizer, and which parameters it treats
+ * as matrices.
  *
- * In: the optimizer and its values, op rules, the graph. Out: rules and their
- * attributes by what they are for; Param.matrix; g->shapes, a node of the matrix op for
- * each shape. No node of the graph: the emitter and the plan ask it for a kernel, flops
- * and workspace.
+ * In: the optimizer and its values, op rules, the graph. Out: rules and their attributes
+ * by use; Param.matrix; g->shapes, a node of the matrix op per shape. These nodes are not
+ * part of the graph: the emitter and the plan ask them for a kernel, flops and workspace.
  *
- * An optimizer whose rule names an op of matrices (`uses`) treats as a whole the matrices
- * between the ends of the model: trained parameters of two dimensions, of blocks that
- * neither read tokens nor make the loss, each part of a fused one by itself. A group may
- * say otherwise. The rest goes to the rule's `others`. */
+ * An optimizer whose rule names an op of matrices (`uses`) treats the matrices between
+ * the ends of the model as a whole: trained two-dimensional parameters of blocks that
+ * neither read tokens nor make the loss; parts of a fused one are separate matrices. A
+ * group may decide otherwise. The rule's `others` updates the rest. */
 #include "graph/graph.h"
 #include "ops/ops.h"
 #include "describe/load.h"
@@ -39,7 +39,7 @@ bool optimizer_uses(const Gen *g, const OpRule *op)
     return used;
 }
 
-/* What feeds the attribute; -1: nothing. */
+/* The feed of the attribute; -1: none. */
 static int find_feed(const Optimizer *o, OptimizerUse use, const char *attr)
 {
     for (int i = 0; o && i < o->feeds.count; i++)
@@ -74,7 +74,7 @@ double optimizer_number(const Gen *g, const char *attr)
 
 /* ---- matrices -------------------------------------------------------------------- */
 
-/* Reads tokens, or makes the loss: its matrices are look-ups and logits. */
+/* Does it read tokens or make the loss? Its matrices are look-ups and logits. */
 static bool is_end(const Class *c)
 {
     bool reads = false;
@@ -98,7 +98,7 @@ static bool at_an_end(const Gen *g, const Param *p)
     return end;
 }
 
-/* The first of a group that is none. */
+/* Reports the first parameter of a group that is not a matrix. */
 static void check_half(Gen *g, const Param *p)
 {
     const char *path = gen_printf(g, "%s.optimizer", p->group->path);
@@ -154,7 +154,7 @@ const MatrixShape *optimizer_shape(const Gen *g, int64_t rows, int64_t cols)
     return NULL;
 }
 
-/* What multiplies the rate of a matrix of that shape: its rule's lr_adjust. */
+/* The factor of the learning rate for a matrix of that shape: its rule's lr_adjust. */
 static double lr_adjust(Gen *g, int64_t rows, int64_t cols)
 {
     const Optimizer *o = g->model.optimizer;
@@ -162,7 +162,7 @@ static double lr_adjust(Gen *g, int64_t rows, int64_t cols)
     const char *what = gen_printf(g, "op %s", o->name);
     double v;
 
-    if (o->lr_adjust_ref == LUA_NOREF || diag_errors(g)) /* one shape is enough */
+    if (o->lr_adjust_ref == LUA_NOREF || diag_errors(g)) /* one message is enough */
         return 1;
     lua_rawgeti(L, LUA_REGISTRYINDEX, o->lr_adjust_ref);
     lua_rawgeti(L, LUA_REGISTRYINDEX, g->model.optimizer_ref);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pattern.c: the `expands` of fused ops → patterns. In: rules. Out: for each fused op the
- * small graph of primitive ops that it stands for, recorded by running `expands` once
+/* pattern.c: the `expands` of fused ops → patterns. In: rules. Out: for each fused op,
+ * the small graph of primitive ops that it stands for, recorded by running `expands` once
  * with placeholders for its inputs, attributes and dims. */
 #include "graph/pattern.h"
 
@@ -61,7 +61,7 @@ static void push_var(Gen *g, Pattern *p, const char *name)
 
     for (int i = 0; i < p->n_vars; i++)
         if (!strcmp(p->var_name[i], name))
-            return; /* n has it */
+            return; /* n has it already */
     if (p->n_vars == MAX_VARS)
         luaL_error(g->L, "%s: too many dims and attributes", p->op->name);
     var = lua_newuserdatauv(g->L, sizeof *var, 0);
@@ -98,8 +98,8 @@ static void push_placeholders(Builder *b, Pattern *p)
         push_var(b->g, p, names[i]);
 }
 
-/* What no output needs goes, and ops take the forms that make less, as in the graphs that
- * the pattern is to match (class_trim). */
+/* Drops what no output needs, and replaces ops by the forms that make less, as in the
+ * graphs to be matched (class_trim). */
 static void trim_pattern(Gen *g, Pattern *p)
 {
     bool needed[MAX_PATTERN_VALUES] = {false}, live[MAX_PATTERN] = {false};

@@ -10,21 +10,21 @@ enum { MAX_PATTERN = 16, MAX_PATTERN_VALUES = 64, MAX_VARS = 48 };
 
 typedef struct PatternNode {
     const OpRule *op;
-    Value **in, **out; /* of the pattern */
-    int n_in;          /* inputs that the call gives */
+    Value **in, **out; /* the pattern's own values */
+    int n_in;          /* inputs given by the call */
     Attr *attrs;
-    int *var; /* per attribute: the variable it must equal, -1: the constant */
+    int *var; /* per attribute: the variable it must equal; -1: the constant */
 } PatternNode;
 
 struct Pattern {
     const OpRule *op;
-    Class *cls; /* owner of the pattern's values */
+    Class *cls; /* owns the pattern's values */
     PatternNode node[MAX_PATTERN];
     int n_nodes;
     const char *var_name[MAX_VARS]; /* attributes and dims of the fused op */
     int n_vars;
-    Value *out[MAX_OPERANDS]; /* of the pattern, per output of the fused op */
-    int order[MAX_PATTERN];   /* nodes so that each but the first touches one before */
+    Value *out[MAX_OPERANDS]; /* the pattern's value for each output of the fused op */
+    int order[MAX_PATTERN];   /* nodes in order; each but the first touches an earlier one */
 };
 
 typedef struct PatternList {

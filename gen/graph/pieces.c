@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pieces.c: which piece of its block each node and parameter belongs to; the first part
- * of the span pass. In: a class after fuse, its nodes with the piece in which the
+/* pieces.c: assigns each node and parameter to a piece of its block; the first part of
+ * the span pass. In: a class after fuse; its nodes have the piece in which the
  * architecture (or the forward node that they derive from) put them. Out: pieces in which
  * they can run, nodes in order of execution, ClassParam.piece.
  *
- * The forward runs pieces in order, the backward in reverse. Cuts change neither which
- * nodes there are nor what they compute, so the numerics hash, taken before, does not
- * know them; math.c has one function for each piece. */
+ * The forward runs pieces in order, the backward in reverse. Cuts change neither the set
+ * of nodes nor what they compute, so the numerics hash, computed before, does not depend
+ * on them; math.c has one function per piece. */
 #include "graph/graph.h"
 
 #include <string.h>
 
-/* Per value that is a gradient: what wrote its buffer before it. */
+/* Per gradient value: the previous writer of its buffer. */
 static const Value *write_before(const Class *c, const Value *v)
 {
     for (int i = 0; v->loc == LOC_GRAD && i < c->values.count; i++) {
@@ -24,7 +24,8 @@ static const Value *write_before(const Class *c, const Value *v)
     return NULL;
 }
 
-/* The first piece, in order of execution, where all that the node follows has run. */
+/* The first piece, in order of execution, where everything that the node follows has
+ * run. */
 static int legal_piece(const Class *c, const Node *n)
 {
     bool back = n->phase == PHASE_BACKWARD;
@@ -41,13 +42,14 @@ static int legal_piece(const Class *c, const Node *n)
     return piece;
 }
 
-/* Nodes by phase and piece, in order of execution, else as they stood. */
+/* Sorts nodes by phase and piece, in order of execution, and otherwise keeps their
+ * order. */
 static void sort_pieces(Gen *g, Class *c)
 {
     int n = c->pieces.count, placed = 0;
     Node **order = gen_alloc(g, sizeof *order * (size_t)(c->nodes.count + 1));
 
-    for (int i = 0; i < c->nodes.count; i++) /* in an order that fits all they read */
+    for (int i = 0; i < c->nodes.count; i++) /* in an order that respects their inputs */
         c->nodes.items[i]->piece = legal_piece(c, c->nodes.items[i]);
     for (int turn = 0; turn < 2 * n; turn++)
         for (int i = 0; i < c->nodes.count; i++) {
@@ -75,13 +77,13 @@ static void find_param_pieces(Class *c)
             if (n->in[k]->kind == VAL_PARAM && c->params.items[n->in[k]->index].piece < 0)
                 c->params.items[n->in[k]->index].piece = n->piece;
     }
-    for (int p = 0; p < c->params.count; p++) /* none reads it: where its gradient ends */
+    for (int p = 0; p < c->params.count; p++) /* none reads it: its gradient's piece */
         if (c->params.items[p].piece < 0)
             c->params.items[p].piece =
                 c->grads && c->grads[p] ? c->grads[p]->def->piece : 0;
 }
 
-/* A piece from which fused ops took everything says nothing: its cut is dropped. */
+/* Drops the cut of a piece that fused ops left empty. */
 static void drop_empty_pieces(Gen *g, Class *c)
 {
     for (int i = c->pieces.count - 1; i >= 0; i--) {

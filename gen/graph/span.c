@@ -4,13 +4,14 @@
  * its pieces, of evaluation (evaluate.c) and of setup, with their signatures; the saved
  * slab's size. Breaks: node ids.
  *
- * Nodes run in graph order: forward piece by piece, backward by pieces in reverse. A node
- * that depends on more than its own piece made (a fused op across a cut) moves to the
- * first piece where it can run. A value lives in a boundary buffer if
- * it is one, in the saved slab if the backward reads what the forward made, else in its
- * span's scratch slab, placed by liveness. An output whose rule allows it takes the bytes
- * of an input that dies there. All offsets are multiples of 256 and constants of the
- * class. */
+ * 1. Nodes run in graph order: forward piece by piece, backward by pieces in reverse. A
+ *    node that depends on other pieces (a fused op across a cut) moves to the first piece
+ *    where it can run.
+ * 2. A boundary value lives in its boundary buffer. Others live in the saved slab if the
+ *    forward makes them and the backward reads them, else in their span's scratch slab,
+ *    placed by liveness.
+ * 3. An output whose rule allows it takes the bytes of an input that dies there.
+ * 4. All offsets are multiples of 256 and constants of the class. */
 #include "base/pack.h"
 #include "graph/builder.h"
 #include "base/names.h"
@@ -21,7 +22,7 @@
 typedef struct SpanRun {
     Gen *g;
     Class *c;
-    int *first, *last; /* per value: node that defines it, last that reads it */
+    int *first, *last; /* per value: the node that defines it, the last that reads it */
     int *group;        /* per value: id of the value whose bytes it shares */
 } SpanRun;
 
@@ -50,7 +51,8 @@ static const char *kernel_key(Gen *g, const Node *n)
     return t.s;
 }
 
-/* norm_1024x288_f32: the dims that the inputs bind, in order, or the first output's. */
+/* norm_1024x288_f32: the dims that the inputs bind, in order, or the first output's
+ * dims. */
 static const char *kernel_base(Gen *g, const Node *n)
 {
     Text t = {.g = g};
@@ -82,8 +84,8 @@ static const char *kernel_base(Gen *g, const Node *n)
     return t.s;
 }
 
-/* Equal names for equal op, shapes, dtypes and attributes; the first of a clash has the
- * plain name, later ones carry a hash of what they are. */
+/* Equal names for equal op, shapes, dtypes and attributes. If names clash, the first has
+ * the plain name and later ones carry a hash of what they are. */
 static void name_kernel(Gen *g, KernelNames *names, Node *n)
 {
     const char *key = kernel_key(g, n), *name = kernel_base(g, n);
@@ -141,7 +143,7 @@ static void find_locs(SpanRun *x)
         else if (v->kind == VAL_DOUT)
             set_loc(v, LOC_DOUT, v->index);
         else if (v->def->phase == PHASE_SETUP || v->loc == LOC_GRAD)
-            continue; /* graph.c and grad.c said where */
+            continue; /* set by graph.c and grad.c */
         else if (v->def->phase == PHASE_FORWARD && x->last[i] >= 0 &&
                  c->nodes.items[x->last[i]]->phase == PHASE_BACKWARD)
             set_loc(v, LOC_SAVED, 0);
@@ -157,7 +159,7 @@ static void find_locs(SpanRun *x)
         set_loc(c->loss, LOC_LOSS, 0);
 }
 
-/* May out of n take the bytes of its input v? */
+/* May output `out` of n take the bytes of its input v? */
 static bool may_alias(const SpanRun *x, const Node *n, const Value *v, const Value *out)
 {
     int times = 0;
@@ -167,13 +169,13 @@ static bool may_alias(const SpanRun *x, const Node *n, const Value *v, const Val
     if (times != 1 || v->bytes != out->bytes || x->last[v->id] != n->id ||
         v->kind != VAL_NODE)
         return false;
-    if (v->loc == LOC_SAVED) /* dies in the backward, inside the slab */
+    if (v->loc == LOC_SAVED) /* it dies in the backward, inside the slab */
         return out->loc == LOC_SCRATCH && n->phase == PHASE_BACKWARD;
     return v->loc == LOC_SCRATCH && (out->loc == LOC_SCRATCH || out->loc == LOC_SAVED ||
                                      out->loc == LOC_OUT || out->loc == LOC_DIN);
 }
 
-/* All of v's bytes so far become `to`'s. */
+/* Merges v's group into that of `to`. */
 static void join_groups(SpanRun *x, const Value *v, const Value *to)
 {
     int from = x->group[v->id];
@@ -236,7 +238,7 @@ static void place_saved(SpanRun *x)
     x->c->saved_bytes = end;
 }
 
-/* What lies in a span's scratch: a group of values, or the workspace of one node. */
+/* An item in a span's scratch: a group of values, or the workspace of one node. */
 typedef struct Item {
     int64_t bytes;
     int first, last, group;
@@ -280,7 +282,7 @@ static int64_t max_live(const Items *list)
 {
     int64_t most = 0;
 
-    for (int i = 0; i < list->count; i++) { /* a maximum lies where some item begins */
+    for (int i = 0; i < list->count; i++) { /* a maximum occurs where some item begins */
         int64_t live = 0;
 
         for (int k = 0; k < list->count; k++)
@@ -349,7 +351,7 @@ static void add_arg(Gen *g, Span *s, ArgKind kind, int index, Value *v)
     s->args = args;
 }
 
-/* The value of that kind and index among the span's operands, NULL if it touches none. */
+/* The value of that kind and index among the span's operands; NULL if none. */
 static Value *touched(const Span *s, Loc loc, int index)
 {
     for (int i = 0; i < s->n_nodes; i++) {
@@ -401,8 +403,7 @@ void span_make_args(Gen *g, Class *c, Span *s)
         add_arg(g, s, ARG_SAVED, -1, NULL);
     if (touches_scratch(s))
         add_arg(g, s, ARG_SCRATCH, -1, NULL);
-    if (touched(s, LOC_LOSS,
-                -1)) /* last, as the runtime's slot is the caller's business */
+    if (touched(s, LOC_LOSS, -1)) /* last, because the caller fills the runtime's slot */
         add_arg(g, s, ARG_LOSS, -1, c->loss);
     if (touched(s, LOC_LOGITS, -1))
         add_arg(g, s, ARG_LOGITS, -1, touched(s, LOC_LOGITS, -1));
@@ -413,7 +414,7 @@ void span_make_args(Gen *g, Class *c, Span *s)
         }
 }
 
-/* piece: -1 takes the nodes of all. */
+/* piece: -1 takes the nodes of all pieces. */
 static void fill_span(Gen *g, Span *s, Phase phase, int piece, const char *name,
                       Node **nodes, int count)
 {
@@ -428,7 +429,7 @@ static void fill_span(Gen *g, Span *s, Phase phase, int piece, const char *name,
     }
 }
 
-/* Is it the name of a class, or of a piece that has its spans already? */
+/* Is it the name of a class, or of a piece that already has its spans? */
 static bool name_taken(Gen *g, const char *base)
 {
     const char *forward = gen_printf(g, "%s_forward", base);
@@ -446,7 +447,7 @@ static bool name_taken(Gen *g, const char *base)
     return false;
 }
 
-/* What begins the names of the functions of math.c: layer, or layer_mlp_up. */
+/* The prefix of function names in math.c: layer, or layer_mlp_up. */
 static const char *piece_base(Gen *g, const Class *c, int piece)
 {
     const char *part = c->pieces.items[piece].name, *base = name_functions(g, c->name);
@@ -519,7 +520,7 @@ static void class_spans(Gen *g, Class *c, KernelNames *names)
     }
 }
 
-/* Setup nodes write constants; only their workspaces are scratch, one at a time. */
+/* Setup nodes write constants; scratch holds only their workspaces, one at a time. */
 static void setup_span(Gen *g, KernelNames *names)
 {
     Span *s = &g->setup;

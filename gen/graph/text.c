@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c: the graph as --dump prints it. In: the graph. Out: text; nothing is changed. */
+/* text.c: the graph as --dump prints it. In: the graph. Out: text. Changes nothing. */
 #include "graph/graph.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attr.c: attributes of ops and shapes of values. In: two of them, or one. Out: whether
- * they are equal; the text of one. */
+/* attr.c: attributes of ops and shapes of values. In: one or two of them. Out: their
+ * text, or whether they are equal. */
 #include "base/show.h"
 #include "ops/ops.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* infer.c: shapes, dtypes and costs of one node. In: a node with its op's rule, inputs
  * and attributes. Out: its outputs' shapes and dtypes, flops and workspace. Dims are
- * symbols that the inputs bind from left to right ("t 2*f" binds f to half the columns);
- * whatever does not fit is a Lua error that names operand, shape and reason, so that it
+ * symbols that the inputs bind from left to right ("t 2*f" binds f to half the columns).
+ * Anything that does not fit is a Lua error that names operand, shape and reason, so it
  * points into the architecture or op that made the call. */
 #include "ops/ops.h"
 #include "base/sandbox.h"
@@ -10,14 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Larger than any tensor; sums and products of dims below it do not overflow. */
+/* Larger than any tensor; sums and products of dims below it cannot overflow. */
 #define MAX_ELEMS (INT64_C(1) << 46)
 
 /* ---- dims: "t (h+2*kv)*hd" ------------------------------------------------------- */
 
 typedef struct Expr {
     const char *p, *end;
-    const Syms *syms; /* NULL: only the grammar */
+    const Syms *syms; /* NULL: check the grammar only */
     bool unbound, bad;
     int depth;
 } Expr;
@@ -119,7 +119,7 @@ bool dims_eval(const char *token, size_t bytes, const Syms *s, int64_t *value)
     return !e.bad && !e.unbound && e.p == e.end;
 }
 
-/* The next dim of a text; false at its end. */
+/* Takes the next dim of a text; false at its end. */
 static bool next_token(const char **p, const char **token, size_t *bytes)
 {
     while (**p == ' ')
@@ -195,7 +195,7 @@ static void bind(Infer *in, const char *name, size_t bytes, int64_t value,
     lua_setfield(in->L, in->n_index, s->name[s->n - 1]);
 }
 
-/* Where the symbols of a dim came from: " (k from x)". */
+/* The origin of a dim's symbols: " (k from x)". */
 static const char *bound_where(Infer *in, const char *token, size_t bytes)
 {
     size_t n = word_bytes(token, token + bytes);
@@ -241,7 +241,7 @@ static void match_dim(Infer *in, const Operand *o, const Value *v, int d,
                    gen_printf(in->g, "%lld", (long long)want), bound_where(in, token, n));
 }
 
-/* Shape that a rule's function returns; which: "inputs" or "outputs". */
+/* The shape that a rule's function returns; which: "inputs" or "outputs". */
 static int dims_call(Infer *in, const char *which, int index, int64_t *dim)
 {
     lua_State *L = in->L;
@@ -352,7 +352,7 @@ static void infer_begin(Infer *in, Gen *g, const Node *node)
     }
     for (int i = 0; i < node->n_in; i++) {
         match_input(in, i);
-        if (in->op->in[i].optional) { /* the rule's functions may ask for it */
+        if (in->op->in[i].optional) { /* the rule's functions may test it */
             lua_pushboolean(in->L, 1);
             lua_setfield(in->L, in->n_index, in->op->in[i].name);
         }
@@ -424,7 +424,7 @@ static void infer_output(Infer *in, int i)
                        in->op->name, o->name, o->alias);
 }
 
-/* A number from one of the rule's functions of n. */
+/* The number that one of the rule's functions of n returns. */
 static double number_of(Infer *in, const char *key)
 {
     double v;
@@ -451,7 +451,7 @@ static bool rule_has(Infer *in, const OpRule *op, const char *key)
     return has;
 }
 
-/* Scratch depends on dtypes too: the first input's, that of sums, of gradients. */
+/* Scratch depends on dtypes too: of the first input, of sums, of gradients. */
 static int64_t workspace_of(Infer *in, const Node *node)
 {
     const KernelLibrary *library = ops_kernel_library(in->g, node->op);

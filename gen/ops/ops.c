@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ops.c: op folders → g->ops. In: the embedded templates/ops, and each folder of --ops
- * DIR, which adds an op or takes the place of the built-in one of that name. A rule runs
- * in the sandbox with its own environment, gen/lua/op.lua checks it, and every mistake in
- * it is a message at its line. Out: OpRules sorted by name, so that no directory order
- * can matter. */
+ * DIR, which adds an op or replaces the built-in one of that name. A rule runs in the
+ * sandbox with its own environment; gen/lua/op.lua checks it, and every mistake is a
+ * message at its line. Out: OpRules sorted by name, so that the order of directories does
+ * not matter. */
 #include "ops/ops.h"
 #include "describe/load.h"
 #include "base/sandbox.h"
@@ -17,7 +17,7 @@
 
 static const char ops_prefix[] = "templates/ops/";
 
-/* ---- what the rule's checker asks of C ------------------------------------------- */
+/* ---- functions for the rule's checker -------------------------------------------- */
 
 static Gen *up_gen(lua_State *L)
 {
@@ -97,7 +97,7 @@ static bool field_true(lua_State *L, const char *key)
     return v;
 }
 
-/* Of the table on top: field `key`, a list of operands. */
+/* Reads a list of operands: field `key` of the table on top of the stack. */
 static Operand *read_operands(Gen *g, const char *key, const char *dtype_key, int *count)
 {
     lua_State *L = g->L;
@@ -156,7 +156,7 @@ static void read_attr(Gen *g, AttrSpec *s)
     }
 }
 
-/* From the checked form on top of the stack. */
+/* Reads the checked form on top of the stack. */
 static void read_rule(Gen *g, OpRule *op)
 {
     lua_State *L = g->L;
@@ -205,7 +205,7 @@ static bool rule_has(lua_State *L, const OpRule *op, const char *key)
     return has;
 }
 
-/* The list of problems on top of the stack becomes messages. */
+/* Turns the list of problems on top of the stack into messages. */
 static void report_problems(Gen *g, const OpRule *op)
 {
     lua_State *L = g->L;
@@ -233,7 +233,7 @@ static int c_op(lua_State *L)
     return 1;
 }
 
-/* Registry ref of the function that an embedded file returns. */
+/* Registry reference of the function that an embedded file returns. */
 static int load_function(Gen *g, const char *path)
 {
     const Embedded *e = embed_find(path);
@@ -245,7 +245,7 @@ static int load_function(Gen *g, const char *path)
     return luaL_ref(g->L, LUA_REGISTRYINDEX);
 }
 
-/* Runs op.lua and checks it; checker: registry ref of gen/lua/op.lua's function. */
+/* Runs op.lua and checks it; checker: registry reference of gen/lua/op.lua's function. */
 static bool load_rule(Gen *g, OpRule *op, int checker)
 {
     lua_State *L = g->L;
@@ -299,7 +299,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const OpRule *)a)->name, ((const OpRule *)b)->name);
 }
 
-/* Adds the folder's rule, in place of an older one of that name; texts only. */
+/* Adds the folder's rule (texts only), replacing an earlier one of that name. */
 static OpRule *add_folder(Gen *g, const char *name, const char *folder, const char *text,
                           size_t bytes, bool from_disk)
 {
@@ -332,7 +332,7 @@ static void add_embedded(Gen *g)
         slash = strchr(path + prefix, '/');
         if (!slash || strcmp(slash, "/op.lua") != 0)
             continue;
-        e = embed_find(path); /* --share: from disk */
+        e = embed_find(path); /* with --share: from disk */
         gen_require(e, "%s is gone", path);
         add_folder(g, gen_strndup(g, path + prefix, (size_t)(slash - path) - prefix),
                    gen_strndup(g, path, (size_t)(slash - path)), (const char *)e->data,
@@ -359,7 +359,7 @@ static int name_order(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sub-folders of dir, sorted; NULL with a message when dir cannot be read. */
+/* Subfolders of dir, sorted; NULL with a message if dir cannot be read. */
 static char **list_folders(Gen *g, const char *dir, int *count)
 {
     struct {
@@ -402,7 +402,7 @@ static void add_disk(Gen *g, const char *dir)
         int error = read_whole_file(path, &text, &bytes);
 
         if (error == ENOENT)
-            continue; /* some other folder */
+            continue; /* not an op folder */
         if (error)
             diag_add(g, DIAG_ERROR, (Pos){.file = path}, NULL, "%s", file_problem(error));
         else if (!op_name_ok(names[i]))
@@ -417,8 +417,8 @@ static void add_disk(Gen *g, const char *dir)
 
 /* ---- forms: ops without their optional outputs ----------------------------------- */
 
-/* The op without the outputs that have this word; maker: registry ref of op_form.lua's
- * function. */
+/* Adds the form of an op without the outputs marked with this word; maker: registry
+ * reference of op_form.lua's function. */
 static void add_form(Gen *g, int of, const char *word, int maker)
 {
     lua_State *L = g->L;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops_canonical.c: the names by which the numerics hash knows ops. In: the rules with
- * their forms. Out: every built-in op has a canonical name, which stands for one
- * arithmetic even where several ops have it; ops of --ops, which are hashed by their
- * text, state none. */
+/* ops_canonical.c: the names of ops in the numerics hash. In: the rules with their forms.
+ * Out: a canonical name for every built-in op, which stands for one arithmetic even if
+ * several ops share it. Ops of --ops have none, because they are hashed by their text. */
 #include "ops/ops.h"
 
 #include <string.h>
@@ -40,7 +39,7 @@ bool ops_foreign(Gen *g, const OpRule *op)
     return false;
 }
 
-/* One name, one arithmetic; and no foreign op has the name of a built-in one. */
+/* One name means one arithmetic, and no foreign op has the name of a built-in one. */
 static void check_pair(Gen *g, const OpRule *op, bool foreign, const OpRule *built_in)
 {
     const OpInfo *a = op->info, *b = built_in->info;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ops_env.c: the environment of a kernel's template. In: a node with its rule and the
- * types of its values. Out: a Lua table with what the template may say of them: C types,
- * shapes, sizes, the op's dims and attributes (n of infer.c), its accumulation type. */
+ * types of its values. Out: a Lua table with what the template may use: C types, shapes,
+ * sizes, the op's dims and attributes (n of infer.c), its accumulation type. */
 #include "ops/ops.h"
 
 /* Pushes {name, type, dtype, elems, bytes, shape, alias}. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops_place.c: where in an op's op.lua a message points. In: a field's name, or what Lua
- * says. Out: a place with file, line and column; the file's text, for messages to
- * show. */
+/* ops_place.c: where a message about an op points in its op.lua. In: a field's name, or
+ * Lua's message. Out: a place with file, line and column; the file's text, for messages
+ * to show. */
 #include "base/lex.h"
 #include "ops/ops.h"
 
@@ -14,7 +14,7 @@ static bool word_char(char c)
            (c >= 'A' && c <= 'Z');
 }
 
-/* The first time the word stands alone from the line of pos on; else pos. */
+/* The first separate occurrence of the word from the line of pos on; else pos. */
 static Pos word_pos(const OpInfo *info, Pos pos, const char *word)
 {
     size_t n = strlen(word);
@@ -35,7 +35,7 @@ static Pos word_pos(const OpInfo *info, Pos pos, const char *word)
     return pos;
 }
 
-/* Where a field of `op { ... }`, or an item named in it, is written. */
+/* The place of a field of `op { ... }`, or of an item named in it. */
 Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item)
 {
     const OpInfo *info = op->info;
@@ -61,7 +61,7 @@ Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item)
     return pos;
 }
 
-/* Where Lua's message about a line points: the word it quotes, or the line's first. */
+/* The place of Lua's message about a line: the word it quotes, or the line's first. */
 static Pos line_pos(Gen *g, const OpInfo *info, int line, const char *message)
 {
     const char *quote = strstr(message, "near '"),

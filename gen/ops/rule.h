@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rule.h: an op, as its folder describes it: what ops.c reads and every later pass asks. The
- * rules live in templates/ops/NAME/op.lua. */
+/* rule.h: an op as its folder describes it: read by ops.c, used by every later pass. The rules are
+ * in templates/ops/NAME/op.lua. */
 #ifndef RULE_H
 #define RULE_H
 
@@ -9,17 +9,17 @@
 typedef struct Operand {
     const char *name;
     const char *dims;        /* "t d", "t 2*f", "1"; "" = shape given by the rule's function */
-    const char *dtype;       /* inputs: legal class "float", "i32", "acc", "any"; outputs: name
-                                of an operand, "param", "acc", "grad", "f64", "i32" */
+    const char *dtype;       /* inputs: a legal class "float", "i32", "acc", "any"; outputs: name of
+                              * an operand, "param", "acc", "grad", "f64", "i32" */
     bool may_add;            /* output may add into its buffer (beta = 1) */
-    const char *alias;       /* output may lie on this input's bytes, NULL if not */
-    bool optional;           /* input that a call may leave out; after those it must give */
-    const char *form;        /* output that NAME_form of the op lacks; NULL: none does */
+    const char *alias;       /* the input whose bytes the output may take; NULL: none */
+    bool optional;           /* a call may omit this input; optional inputs come last */
+    const char *form;        /* NAME_form of the op lacks this output; NULL: no form does */
 } Operand;
 
 typedef struct OpRule {
     const char *name;
-    const char *folder;      /* where op.lua and cpu.c came from, for messages */
+    const char *folder;      /* source of op.lua and cpu.c, for messages */
     int lua_ref;             /* the table op.lua returned */
     int n_in, n_out;
     Operand *in, *out;
