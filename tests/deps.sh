@@ -29,6 +29,11 @@ test|diffutils|compares folders|command -v cmp
 test|tmux|a terminal whose text is looked at|command -v tmux
 test|git|names the commit in reports|command -v git
 full|mkdocs|the pages as HTML|command -v mkdocs
+full|chromium|draws reports|command -v chromium || command -v chromium-browser || command -v google-chrome
+full|fonts-dejavu-core|letters for it|find /usr/share/fonts -name '*.ttf' | grep -q .
+full|zsh|runs its completions|command -v zsh
+full|fish|runs its completions|command -v fish
+full|groff-base|reads the manual pages|command -v groff
 test|ccache|compiles what many trainers share once|command -v ccache
 TABLE
 }

@@ -356,8 +356,10 @@ static void add_records(Gen *g, Text *t, const RunList *runs)
         add_html(t, keys.items[k]);
         add(t, "</th>");
         for (int i = 0; i < runs->count; i++) {
+            const char *value = value_of(g, runs->items[i].record, keys.items[k]);
+
             add(t, "<td>");
-            add_html(t, value_of(g, runs->items[i].record, keys.items[k]));
+            add_html(t, *value ? value : "\xe2\x80\x93");
             add(t, "</td>");
         }
         add(t, "</tr>\n");

@@ -6,7 +6,7 @@
 set -u
 . "$(cd "$(dirname "$0")/.." && pwd)/lib.sh"
 here=$ROOT/tests/shell
-commands="generate plan check import diff init tokenize completion"
+commands="generate plan check import diff report init tokenize completion"
 
 # wrong WHAT LINE ARGS...: exit 2, nothing on stdout, and that line first on stderr
 wrong() {
@@ -151,6 +151,32 @@ completion_fish() {
     fish_says trainer "a word behind =" "--resume=must" "trainer --resume="
 }
 
+# What an interactive zsh proposes for the line after a Tab.
+zsh_says() { # PROGRAM WHAT "EXPECTED" LINE
+    local got
+    HOME=$WORK timeout 60 zsh -f "$here/complete.zsh" "$WORK/zsh" "$WORK/files" "$WORK/proposed" "$4" \
+        >"$WORK/zsh.log" 2>&1 || { bad "zsh: $2" "$WORK/zsh.log"; return; }
+    got=$(grep -vx 'done' "$WORK/proposed" | sort -u | xargs)
+    if [ "$got" = "$3" ]; then ok "zsh: $2"; else echo "$got" >"$WORK/got"; bad "zsh: $2" "$WORK/got"; fi
+}
+
+completion_zsh() {
+    command -v zsh >/dev/null || return
+    mkdir -p "$WORK/zsh" "$WORK/files/folder"
+    touch "$WORK/files/a.lua" "$WORK/files/x.txt"
+    cp "$WORK/fsdpgen.zsh" "$WORK/zsh/_fsdpgen"
+    cp "$WORK/trainer.zsh" "$WORK/zsh/_trainer"
+    zsh_says fsdpgen "options of a command" \
+        "--color --dump --help --json --ops --path --set --target" "fsdpgen plan --"
+    zsh_says fsdpgen "commands" plan "fsdpgen pl"
+    zsh_says fsdpgen "fields" "mesh.node mesh.replicate mesh.shard" "fsdpgen a.lua --set mesh."
+    zsh_says fsdpgen "passes" schedule "fsdpgen check a.lua --dump=sche"
+    zsh_says fsdpgen "folders" folder "fsdpgen a.lua -o "
+    zsh_says trainer "flags of a command" "--tokens --top-k --top-p" "trainer sample --to"
+    zsh_says trainer "a word behind =" must "trainer --resume="
+    zsh_says trainer "files of data" x.txt "trainer --data x"
+}
+
 # shell_reads SHELL FILE...: it reads that without running it
 shell_reads() {
     local shell=$1 file
@@ -179,6 +205,7 @@ completion_others() {
     done
     mkdir -p "$WORK/files"
     completion_fish
+    completion_zsh
 }
 
 manual() {
