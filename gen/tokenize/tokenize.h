@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize.h: `fsdpgen tokenize`, from text to token files. tokenize.c has the command
- * line. All that strangers wrote is read by a child (child.h): tokenize_load.c and
- * tokenize_added.c read a tokenizer.json, tokenize_split.c and tokenize_bpe.c are what it
+ * line. All that strangers wrote is read by a child (child.h): tokenize_load.c,
+ * tokenize_load_spaces.c and tokenize_added.c read a tokenizer.json, tokenize_spaces.c, tokenize_split.c and tokenize_bpe.c are what it
  * does to a text; tokenize_read.c reads files, tokenize_input.c cuts them into jobs,
  * tokenize_lines.c does them, tokenize_jobs.c by threads and in order, tokenize_send.c
  * hands the parent what tokenize_write.c writes. tokenize_terminal.c is for prompts and
@@ -49,6 +49,8 @@ bool tok_nfc(TokText *out, const char *s, size_t n, char *error);
 /* The last place before n where s can be cut in two that are normalised apart; 0:
  * none. */
 size_t tok_nfc_cut(const char *s, size_t n);
+/* Whether a text between added tokens begins where a stretch does, and the whole text. */
+typedef enum { TOK_GOES_ON, TOK_BEGINS, TOK_BEGINS_TEXT } TokBegins;
 /* Of s[0, n): how long the normal form of s[0, at) is, for places `at` that never go
  * back, in time that is linear in n for all of them together, as long as few of them part
  * one letter and its marks. Begins as {.s, .n}; scratch.s is to be freed. */
@@ -56,6 +58,7 @@ typedef struct TokPlace {
     const char *s;
     size_t n, at, normal; /* s[0, at) is `normal` bytes long, and a unit begins at `at` */
     TokText scratch;
+    TokBegins begins;
 } TokPlace;
 bool tok_nfc_place(TokPlace *p, size_t at, size_t *place, char *error);
 
@@ -97,8 +100,14 @@ typedef struct TokPiece {
     const char *s;
     size_t n;
 } TokPiece;
+/* A character that is a word, by its bytes; 0: an empty slot. */
+typedef struct TokChar {
+    uint32_t bytes, id;
+} TokChar;
 typedef struct TokVocab {
     uint32_t byte_id[256];
+    TokChar *chars; /* open addressing; NULL: pieces begin as bytes, not as characters */
+    size_t char_slots;
     TokMerge *merges; /* open addressing; a power of two of slots */
     size_t merge_slots;
     TokRule *rules; /* by rank; NULL: what a merge makes may be part of an earlier one */
@@ -113,6 +122,7 @@ void tok_bpe_close(TokBpe *b);
 uint64_t tok_bpe_steps(const TokBpe *b); /* pairs looked at in long pieces so far */
 void tok_merge_put(TokVocab *v, uint32_t left, uint32_t right, uint32_t rank,
                    uint32_t id);
+void tok_char_put(TokVocab *v, const char *s, size_t n, uint32_t id);
 void tok_word_put(TokVocab *v, const char *s, size_t n, uint32_t id);
 /* After the last merge of n: fills rules. */
 void tok_merges_done(Gen *g, TokVocab *v, size_t n);
@@ -124,18 +134,37 @@ void tok_bpe_piece(const TokVocab *v, TokBpe *b, const char *s, size_t n, TokIds
 /* ---- tokenize_encode.c: a text to ids -------------------------------------------- */
 
 typedef struct TokAdded {
-    const char *s;
-    size_t n;
+    const char *s; /* what is looked for: in normal form, if that is where */
+    const char *name;
+    size_t n, n_name;
     uint32_t id;
     bool lstrip, rstrip, normalized, special, in_vocab;
 } TokAdded;
 /* Which added tokens a text may hold: in messages of a chat none that is special. */
 typedef enum { TOK_FIND_PLAIN, TOK_FIND_ALL } TokFind;
 
+/* SentencePiece's normal form: `from` is written as `to`, and `before` is put before a
+ * text: any, one that does not begin with `to`, or such a one at the whole text's
+ * beginning. */
+typedef enum {
+    TOK_BEFORE_NONE,
+    TOK_BEFORE_ALL,
+    TOK_BEFORE_MISSING,
+    TOK_BEFORE_FIRST
+} TokBefore;
+typedef struct TokSpaces {
+    char from;
+    const char *to, *before; /* to NULL: the tokenizer has no such form */
+    size_t n_to, n_before;
+    TokBefore when;
+} TokSpaces;
+
 typedef struct Tokenizer {
     const char *file; /* NULL: bytes */
     uint32_t max_id;
     bool nfc;
+    TokSpaces spaces;
+    bool strips_space; /* from the beginning of what ids say */
     TokRegex *step[TOK_MAX_STEPS]; /* each cuts the pieces of the one before */
     int steps;
     TokVocab vocab;
@@ -167,16 +196,30 @@ int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n);
 int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find, const char *s,
                        size_t n, size_t from, size_t first, size_t limit, size_t *begin,
                        size_t *end);
-/* Appends the ids of a whole text; of one that has no added token before it is
- * normalised; of one that is normalised. */
-bool tok_encode(TokWorker *w, const char *s, size_t n, TokIds *out);
-bool tok_encode_between(TokWorker *w, const char *s, size_t n, TokFind find, TokIds *out);
+/* Appends the ids of a text, which begins after an added token or as the whole does
+ * (first); of one that has no added token before it is normalised; of one that is
+ * normalised. */
+bool tok_encode(TokWorker *w, const char *s, size_t n, bool first, TokIds *out);
+bool tok_encode_between(TokWorker *w, const char *s, size_t n, bool first, TokFind find,
+                        TokIds *out);
 bool tok_encode_part(TokWorker *w, const char *s, size_t n, TokFind find, TokIds *out);
 /* Pieces of a normalised text without added tokens, from its beginning until one begins
  * at or after `to`: that is where *end is. Unless s[0, n) is the last of the text, *end
  * may be less: what follows decides where the next one ends. */
 bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, bool last, size_t to,
                         size_t *end, TokIds *out);
+
+/* ---- tokenize_spaces.c ----------------------------------------------------------- */
+
+/* Is a text surely in the tokenizer's normal form? */
+bool tok_is_normal(const Tokenizer *t, const char *s, size_t n);
+/* That form of a text, or of a stretch that tok_normal_cut ended, appended. */
+bool tok_normal(const Tokenizer *t, TokText *out, const char *s, size_t n, TokBegins begins,
+                char *error);
+/* As tok_nfc_cut; all: how long s is. */
+size_t tok_normal_cut(const Tokenizer *t, const char *s, size_t n, size_t all);
+bool tok_normal_place(const Tokenizer *t, TokPlace *place, size_t at, size_t *normal,
+                      char *error);
 
 /* ---- tokenize_load.c, tokenize_added.c ------------------------------------------- */
 

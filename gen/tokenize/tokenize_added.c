@@ -66,8 +66,13 @@ static void read_added_token(Load *l, json_t *part, size_t i)
                     .rstrip = tok_flag(l, part, path, "rstrip", false),
                     .special = tok_flag(l, part, path, "special", false),
                     .normalized = tok_flag(l, part, path, "normalized", true)};
-    if (a->normalized && l->t->nfc && !tok_is_nfc(a->s, a->n) &&
-        tok_nfc(&normal, a->s, a->n, error)) {
+    if (a->normalized && l->metaspace)
+        tok_refuse(l, gen_printf(l->g, "%s.normalized", path),
+                   "is not supported with a Metaspace; write false");
+    a->name = gen_strndup(l->g, a->s, a->n);
+    a->n_name = a->n;
+    if (a->normalized && !tok_is_normal(l->t, a->s, a->n) &&
+        tok_normal(l->t, &normal, a->s, a->n, TOK_BEGINS_TEXT, error)) {
         a->n = normal.n;
         a->s = normal.s;
     }
@@ -127,7 +132,34 @@ static bool put_piece(Load *l, uint32_t id, TokPiece piece)
     return true;
 }
 
-void tok_read_pieces(Load *l)
+/* In chats the text of a word in normal form; for ids what people read. */
+static TokPiece piece_of_word(const Load *l, const char *word, size_t n, TokUse use)
+{
+    const TokSpaces *p = &l->t->spaces;
+    const int byte = l->characters ? tok_byte_word(word, n) : -1;
+    char *text = gen_strndup(l->g, word, n);
+    TokPiece piece = {text, 0};
+
+    if (byte >= 0)
+        text[piece.n++] = (char)byte;
+    for (size_t at = 0; byte < 0 && at < n;) {
+        const bool is_space = use == TOK_FOR_IDS && p->to && n - at >= p->n_to &&
+                              !memcmp(word + at, p->to, p->n_to);
+
+        text[piece.n++] = is_space ? p->from : word[at];
+        at += is_space ? p->n_to : 1;
+    }
+    return piece;
+}
+
+/* Found in chats it is as long as what was looked for. */
+static TokPiece piece_of_added(const Load *l, const TokAdded *a, TokUse use)
+{
+    return use == TOK_FOR_CHATS ? (TokPiece){a->s, a->n}
+                                : piece_of_word(l, a->name, a->n_name, use);
+}
+
+void tok_read_pieces(Load *l, TokUse use)
 {
     Tokenizer *t = l->t;
     const char *key;
@@ -144,7 +176,10 @@ void tok_read_pieces(Load *l)
         char *raw = gen_strndup(l->g, key, strlen(key));
         TokPiece piece = {.s = raw};
 
-        if (!tok_raw_bytes(key, strlen(key), raw, &piece.n)) /* no text's: as spelt */
+        if (l->characters)
+            piece = piece_of_word(l, key, strlen(key), use);
+        else if (!tok_raw_bytes(key, strlen(key), raw,
+                                &piece.n)) /* no text's: as spelt */
             piece = (TokPiece){gen_strndup(l->g, key, strlen(key)), strlen(key)};
         if (!put_piece(l, (uint32_t)json_integer_value(value), piece))
             return;
@@ -154,7 +189,7 @@ void tok_read_pieces(Load *l)
 
         if (a->in_vocab) /* its words are those of the text, not ByteLevel's */
             t->vocab.pieces[a->id] = (TokPiece){0};
-        if (!put_piece(l, a->id, (TokPiece){a->s, a->n}))
+        if (!put_piece(l, a->id, piece_of_added(l, a, use)))
             return;
     }
 }
@@ -164,7 +199,8 @@ void tok_check_chats(Load *l)
     for (int k = 0; k < l->t->n_added; k++) {
         const TokAdded *a = &l->t->added[k];
 
-        if (a->normalized && !a->special && (a->lstrip || a->rstrip))
+        if (a->normalized && !a->special &&
+            (a->lstrip || a->rstrip || l->t->spaces.before))
             tok_refuse(l, "added_tokens",
                        "%.*s takes white space with it: not supported in chats",
                        (int)min_i64((int64_t)a->n, 64), a->s);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_bpe.c: byte-level BPE. In: a piece of a text. Out: its ids. A piece begins as
- * its bytes' ids; the pair of neighbours whose merge ranks first, the leftmost of equals,
- * becomes one id, until no pair has a merge. Short pieces are searched. Long ones, such
- * as a megabyte without a space, go from rank to rank: what a merge makes is part of
- * later ones only, in all vocabularies that were learned, so all pairs of a rank are
- * known when it is reached, and are merged from left to right. Other vocabularies keep
- * their pairs in a heap. Both take n log n steps. Pieces that come again, as words do,
- * are remembered. */
+/* tokenize_bpe.c: BPE. In: a piece of a text. Out: its ids. A piece begins as its bytes'
+ * ids, or as its characters'; the pair of neighbours whose merge ranks first, the
+ * leftmost of equals, becomes one id, until no pair has a merge. Short pieces are
+ * searched. Long ones, such as a megabyte without a space, go from rank to rank: what a
+ * merge makes is part of later ones only, in all vocabularies that were learned, so all
+ * pairs of a rank are known when it is reached, and are merged from left to right. Other
+ * vocabularies keep their pairs in a heap. Both take n log n steps. Pieces that come
+ * again, as words do, are remembered. */
 #include "tokenize/tokenize.h"
 
 #define XXH_INLINE_ALL
@@ -177,6 +177,48 @@ void tok_word_put(TokVocab *v, const char *s, size_t n, uint32_t id)
     *find_word(v, s, n) = (TokWord){s, (uint32_t)n, id, XXH3_64bits(s, n)};
 }
 
+/* ---- what a piece begins as ------------------------------------------------------ */
+
+static TokChar *find_char(const TokVocab *v, uint32_t bytes)
+{
+    size_t at = pair_slot(bytes, v->char_slots);
+
+    while (v->chars[at].bytes && v->chars[at].bytes != bytes)
+        at = (at + 1) & (v->char_slots - 1);
+    return &v->chars[at];
+}
+
+void tok_char_put(TokVocab *v, const char *s, size_t n, uint32_t id)
+{
+    uint32_t bytes = 0;
+
+    memcpy(&bytes, s, n);
+    *find_char(v, bytes) = (TokChar){bytes, id};
+}
+
+/* The ids, n at most, of its bytes; or of its characters, and of the bytes of those that
+ * are no words. */
+static size_t begin_ids(const TokVocab *v, const char *s, size_t n, uint32_t *id)
+{
+    size_t ids = 0;
+
+    for (size_t at = 0, end; at < n; at = end) {
+        uint32_t bytes = 0;
+
+        for (end = at + 1; v->chars && end < n && end < at + 4; end++)
+            if (((unsigned char)s[end] & 0xC0) != 0x80)
+                break;
+        memcpy(&bytes, s + at, end - at);
+        if (v->chars && bytes && find_char(v, bytes)->bytes) {
+            id[ids++] = find_char(v, bytes)->id;
+            continue;
+        }
+        for (size_t k = at; k < end; k++)
+            id[ids++] = v->byte_id[(unsigned char)s[k]];
+    }
+    return ids;
+}
+
 /* ---- short pieces ---------------------------------------------------------------- */
 
 static void merge_short(const TokVocab *v, const char *s, size_t n, TokIds *out)
@@ -184,8 +226,7 @@ static void merge_short(const TokVocab *v, const char *s, size_t n, TokIds *out)
     uint32_t id[SEARCH_BYTES];
     const TokMerge *pair[SEARCH_BYTES];
 
-    for (size_t i = 0; i < n; i++)
-        id[i] = v->byte_id[(unsigned char)s[i]];
+    n = begin_ids(v, s, n, id);
     for (size_t i = 0; i + 1 < n; i++)
         pair[i] = find_merge(v, id[i], id[i + 1]);
     for (;;) {
@@ -376,8 +417,8 @@ static void merge_long(const TokVocab *v, TokBpe *b, const char *s, size_t n, To
     b->next = tok_grow(b->next, &b->next_cap, n, sizeof *b->next);
     if (v->rules && !b->ranks.first)
         b->ranks.first = gen_calloc(v->n_rules, sizeof *b->ranks.first);
+    n = begin_ids(v, s, n, b->id);
     for (size_t i = 0; i < n; i++) {
-        b->id[i] = v->byte_id[(unsigned char)s[i]];
         b->prev[i] = (uint32_t)(i ? i - 1 : n);
         b->next[i] = (uint32_t)(i + 1);
     }

@@ -48,7 +48,7 @@ struct TokChat {
     TokIds *out;
     const json_t *record, *messages;
     TokText text, normal; /* of consecutive texts; scratch */
-    size_t bytes;         /* of all texts of the chat */
+    size_t bytes, begin;  /* of all texts of the chat; its first id's place in out */
     Range *spans;         /* of text: targets, in order */
     size_t n_spans, spans_cap;
     const TokPiece *pieces; /* of each id */
@@ -198,9 +198,10 @@ static bool next_span(TokChat *c, Part *part, size_t span, Range *found)
         return true;
     found->from = s->from > of->from ? s->from - of->from : 0;
     found->to = (s->to < of->to ? s->to : of->to) - of->from;
-    return !part->normalised ||
-           (tok_nfc_place(&part->place, found->from, &found->from, c->w->error) &&
-            tok_nfc_place(&part->place, found->to, &found->to, c->w->error));
+    return !part->normalised || (tok_normal_place(c->w->tok, &part->place, found->from,
+                                                  &found->from, c->w->error) &&
+                                 tok_normal_place(c->w->tok, &part->place, found->to,
+                                                  &found->to, c->w->error));
 }
 
 /* Which ids of a part, those from `first` on, are targets. */
@@ -228,16 +229,18 @@ static bool mark_part(TokChat *c, Part *part, size_t span, size_t first)
 static bool encode_part(TokChat *c, Range of, size_t span)
 {
     const char *s = c->text.s + of.from;
-    const size_t n = of.to - of.from, first = c->out->n;
+    const size_t n = of.to - of.from, begin = c->out->n;
+    const bool first = of.from == 0 && begin == c->begin;
     Part part = {.of = of,
-                 .normalised = c->w->tok->nfc && !tok_is_nfc(s, n),
+                 .normalised = !tok_is_normal(c->w->tok, s, n),
                  .place = {.s = s, .n = n, .scratch = c->normal}};
     bool good;
 
-    if (!tok_encode_between(c->w, s, n, TOK_FIND_PLAIN, c->out))
+    part.place.begins = first ? TOK_BEGINS_TEXT : TOK_BEGINS;
+    if (!tok_encode_between(c->w, s, n, first, TOK_FIND_PLAIN, c->out))
         return false;
     c->out->target = tok_grow(c->out->target, &c->out->target_cap, c->out->n + 1, 1);
-    good = mark_part(c, &part, span, first);
+    good = mark_part(c, &part, span, begin);
     c->normal = part.place.scratch;
     return good;
 }
@@ -549,6 +552,7 @@ bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokI
     c->record = record;
     c->out = out;
     c->text.n = c->n_spans = c->bytes = 0;
+    c->begin = out->n;
     L = c->L = sandbox_again(c->L);
     if (!load_template(c, error))
         return false;

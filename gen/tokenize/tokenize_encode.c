@@ -38,7 +38,7 @@ int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find, const 
 int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n)
 {
     for (int k = 0; k < t->n_added; k++)
-        if (t->added[k].n == n && !memcmp(t->added[k].s, name, n))
+        if (t->added[k].n_name == n && !memcmp(t->added[k].name, name, n))
             return t->added[k].id;
     return -1;
 }
@@ -130,16 +130,18 @@ bool tok_encode_part(TokWorker *w, const char *s, size_t n, TokFind find, TokIds
     return true;
 }
 
-bool tok_encode_between(TokWorker *w, const char *s, size_t n, TokFind find, TokIds *out)
+bool tok_encode_between(TokWorker *w, const char *s, size_t n, bool first, TokFind find,
+                        TokIds *out)
 {
-    if (!w->tok->nfc || tok_is_nfc(s, n))
+    if (tok_is_normal(w->tok, s, n))
         return tok_encode_part(w, s, n, find, out);
     w->scratch.n = 0;
-    return tok_nfc(&w->scratch, s, n, w->error) &&
+    return tok_normal(w->tok, &w->scratch, s, n, first ? TOK_BEGINS_TEXT : TOK_BEGINS,
+                      w->error) &&
            tok_encode_part(w, w->scratch.s, w->scratch.n, find, out);
 }
 
-bool tok_encode(TokWorker *w, const char *s, size_t n, TokIds *out)
+bool tok_encode(TokWorker *w, const char *s, size_t n, bool first, TokIds *out)
 {
     w->error[0] = '\0';
     for (size_t i = 0; !w->tok->file && i < n; i++)
@@ -148,7 +150,8 @@ bool tok_encode(TokWorker *w, const char *s, size_t n, TokIds *out)
         const int64_t id =
             tok_added_next(w->tok, false, TOK_FIND_ALL, s, n, at, at, n, &begin, &end);
 
-        if (begin > at && !tok_encode_between(w, s + at, begin - at, TOK_FIND_ALL, out))
+        if (begin > at && !tok_encode_between(w, s + at, begin - at, first && at == 0,
+                                              TOK_FIND_ALL, out))
             return false;
         if (id >= 0)
             tok_push(out, (uint32_t)id);

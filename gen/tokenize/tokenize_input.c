@@ -149,6 +149,7 @@ static bool find_token(const TokReader *r, Window *w, size_t from, size_t *begin
 static bool more_of_part(TokReader *r, char *error)
 {
     Window *raw = &r->raw;
+    TokBegins begins = r->begun ? TOK_BEGINS : TOK_BEGINS_TEXT;
     size_t begin, end, take;
 
     r->part_at += (int64_t)window_shift(&r->part);
@@ -157,8 +158,9 @@ static bool more_of_part(TokReader *r, char *error)
         const bool last = found || raw->ended;
 
         take = begin - raw->at;
-        if (!last && r->tok->nfc)
-            take = tok_nfc_cut(raw->text.s + raw->at, take);
+        if (!last)
+            take = tok_normal_cut(r->tok, raw->text.s + raw->at, take,
+                                  raw->text.n - raw->at);
         if (last || take > 0) {
             r->part.ended = last;
             break;
@@ -166,9 +168,9 @@ static bool more_of_part(TokReader *r, char *error)
         if (!read_more(r, error))
             return false;
     }
-    if (!r->tok->nfc)
-        tok_append(&r->part.text, raw->text.s + raw->at, take);
-    else if (!tok_nfc(&r->part.text, raw->text.s + raw->at, take, error))
+    if (r->part_at > 0 || r->part.text.n > 0)
+        begins = TOK_GOES_ON;
+    if (!tok_normal(r->tok, &r->part.text, raw->text.s + raw->at, take, begins, error))
         return false;
     raw->at += take;
     return true;

@@ -94,7 +94,7 @@ static bool run_record(TokWorker *w, const TokOptions *o, TokJob *job,
     if (!json_is_string(v))
         return line_failed(job, line, "the field `%.60s` is not text", o->field);
     begin_document(w, o, job);
-    if (!tok_encode(w, json_string_value(v), json_string_length(v), &job->ids))
+    if (!tok_encode(w, json_string_value(v), json_string_length(v), true, &job->ids))
         return line_failed(job, line, "%s", w->error);
     tok_end_document(w, o, job);
     return true;
@@ -152,7 +152,7 @@ void tok_job_run(TokWorker *w, const TokOptions *o, TokJob *job)
         job->good = run_lines(w, o, job);
         break;
     case TOK_JOB_TEXT:
-        job->good = tok_encode(w, job->s, job->to, &job->ids);
+        job->good = tok_encode(w, job->s, job->to, job->begins, &job->ids);
         break;
     case TOK_JOB_PART:
         job->good = tok_encode_part(w, job->s, job->to, TOK_FIND_ALL, &job->ids);

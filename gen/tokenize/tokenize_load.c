@@ -3,7 +3,7 @@
  * messages that name, with its place, each part that is not supported: a part that is
  * left out silently would be wrong ids. Byte-level BPE as Llama-3, Qwen, GPT-2 and
  * their kin have it: no normalizer or NFC; Split, Digits, ByteLevel; merges in both
- * spellings. */
+ * spellings. What SentencePiece's kin have, tokenize_load_spaces.c reads. */
 #include "tokenize/tokenize_load.h"
 
 #include "base/json_place.h"
@@ -24,7 +24,7 @@ void tok_refuse(Load *l, const char *path, const char *fmt, ...)
     va_end(ap);
 }
 
-static const char *type_of(const json_t *part)
+const char *tok_type_of(const json_t *part)
 {
     const char *type = json_string_value(json_object_get(part, "type"));
 
@@ -89,37 +89,10 @@ void tok_check_keys(Load *l, json_t *part, const char *path, const char *known)
     }
 }
 
-/* ---- what is done before a text is cut ------------------------------------------- */
-
-static void read_normalizer(Load *l, const json_t *part, const char *path)
-{
-    const json_t *list = json_object_get(part, "normalizers");
-
-    if (!part || json_is_null(part))
-        return;
-    if (!strcmp(type_of(part), "NFC")) {
-        l->t->nfc = true;
-#ifndef FSDPGEN_UTF8PROC
-        tok_refuse(l, path,
-                   "needs utf8proc (libutf8proc-dev), which this fsdpgen was built "
-                   "without");
-#endif
-    } else if (!strcmp(type_of(part), "Sequence") && json_is_array(list)) {
-        for (size_t i = 0; i < json_array_size(list) && i < TOK_MAX_STEPS; i++)
-            read_normalizer(l, json_array_get(list, i),
-                            gen_printf(l->g, "%s.normalizers.%zu", path, i));
-        if (json_array_size(list) > TOK_MAX_STEPS)
-            tok_refuse(l, path, "has more than %d steps", TOK_MAX_STEPS);
-    } else {
-        tok_refuse(l, path, "the normalizer %s is not supported; NFC is, or none",
-                   type_of(part));
-    }
-}
-
 /* ---- what cuts it ---------------------------------------------------------------- */
 
-static void add_step(Load *l, const char *path, const char *pattern, size_t n,
-                     bool literal)
+static void add_regex(Load *l, const char *path, const char *pattern, size_t n,
+                      bool literal)
 {
     char error[TOK_ERROR_BYTES] = "";
 
@@ -134,6 +107,11 @@ static void add_step(Load *l, const char *path, const char *pattern, size_t n,
         tok_refuse(l, path, "%s", error);
 }
 
+void tok_add_step(Load *l, const char *path, const char *pattern)
+{
+    add_regex(l, path, pattern, strlen(pattern), false);
+}
+
 static void read_split(Load *l, json_t *part, const char *path)
 {
     const char *behavior = json_string_value(json_object_get(part, "behavior"));
@@ -143,6 +121,9 @@ static void read_split(Load *l, json_t *part, const char *path)
     const json_t *p = regex ? regex : string;
 
     tok_check_keys(l, part, path, "type pattern behavior invert");
+    if (behavior && !strcmp(behavior, "MergedWithPrevious") && l->t->spaces.to &&
+        json_is_string(string) && !strcmp(json_string_value(string), " "))
+        return; /* no space is left */
     if (!behavior || strcmp(behavior, "Isolated"))
         tok_refuse(l, gen_printf(l->g, "%s.behavior", path),
                    "the behavior %s is not supported; Isolated is",
@@ -150,14 +131,14 @@ static void read_split(Load *l, json_t *part, const char *path)
     if (!json_is_string(p) || json_string_length(p) == 0)
         tok_refuse(l, gen_printf(l->g, "%s.pattern", path), "is a Regex or a String");
     else
-        add_step(l, gen_printf(l->g, "%s.pattern.%s", path, regex ? "Regex" : "String"),
-                 json_string_value(p), json_string_length(p), !regex);
+        add_regex(l, gen_printf(l->g, "%s.pattern.%s", path, regex ? "Regex" : "String"),
+                  json_string_value(p), json_string_length(p), !regex);
 }
 
 /* Returns whether this, or one of a sequence, is ByteLevel; nothing may follow that. */
 static bool read_pre_tokenizer(Load *l, json_t *part, const char *path)
 {
-    const char *type = type_of(part);
+    const char *type = tok_type_of(part);
     const json_t *list = json_object_get(part, "pretokenizers");
     bool bytes = false;
 
@@ -167,7 +148,7 @@ static bool read_pre_tokenizer(Load *l, json_t *part, const char *path)
             tok_refuse(l, gen_printf(l->g, "%s.add_prefix_space", path),
                        "is not supported");
         if (tok_flag(l, part, path, "use_regex", true))
-            add_step(l, path, tok_gpt2_pattern, strlen(tok_gpt2_pattern), false);
+            tok_add_step(l, path, tok_gpt2_pattern);
         return true;
     }
     if (!strcmp(type, "Split")) {
@@ -175,9 +156,11 @@ static bool read_pre_tokenizer(Load *l, json_t *part, const char *path)
     } else if (!strcmp(type, "Digits")) {
         tok_check_keys(l, part, path, "type individual_digits");
         if (tok_flag(l, part, path, "individual_digits", false))
-            add_step(l, path, "\\p{N}", 5, false);
+            tok_add_step(l, path, "\\p{N}");
         else
-            add_step(l, path, "\\p{N}+", 6, false);
+            tok_add_step(l, path, "\\p{N}+");
+    } else if (!strcmp(type, "Metaspace")) {
+        tok_read_metaspace(l, part, path);
     } else if (!strcmp(type, "Sequence") && json_is_array(list)) {
         for (size_t i = 0; i < json_array_size(list) && i <= TOK_MAX_STEPS; i++) {
             const char *at = gen_printf(l->g, "%s.pretokenizers.%zu", path, i);
@@ -189,11 +172,31 @@ static bool read_pre_tokenizer(Load *l, json_t *part, const char *path)
     } else {
         tok_refuse(
             l, path,
-            "the pre-tokenizer %s is not supported; Split, Digits, ByteLevel and a "
-            "Sequence of them are",
+            "the pre-tokenizer %s is not supported; Split, Digits, ByteLevel, Metaspace "
+            "and a Sequence of them are",
             type);
     }
     return bytes;
+}
+
+/* Words of bytes, or of characters with bytes for the others: what a text begins as. */
+static void read_pre_tokenizers(Load *l, json_t *part)
+{
+    const bool none = !part || json_is_null(part),
+               bytes = !(none && l->characters) &&
+                       read_pre_tokenizer(l, part, "pre_tokenizer");
+
+    if (diag_errors(l->g) > l->before)
+        return;
+    if (!l->characters && !bytes)
+        tok_refuse(l, "pre_tokenizer",
+                   "is not byte-level: it has no ByteLevel, and the model has no "
+                   "byte_fallback");
+    else if (l->characters && bytes)
+        tok_refuse(l, "model.byte_fallback", "after ByteLevel is not supported");
+    else if (!l->characters && l->t->spaces.to)
+        tok_refuse(l, "model.byte_fallback",
+                   "must be true where spaces are written as `%s`", l->t->spaces.to);
 }
 
 /* ---- what is put around it ------------------------------------------------------- */
@@ -254,11 +257,11 @@ static void read_post_processor(Load *l, json_t *part, const char *path)
 {
     const json_t *list = json_object_get(part, "processors");
 
-    if (!part || json_is_null(part) || !strcmp(type_of(part), "ByteLevel"))
+    if (!part || json_is_null(part) || !strcmp(tok_type_of(part), "ByteLevel"))
         return; /* offsets only */
-    if (!strcmp(type_of(part), "TemplateProcessing")) {
+    if (!strcmp(tok_type_of(part), "TemplateProcessing")) {
         read_template(l, part, path);
-    } else if (!strcmp(type_of(part), "Sequence") && json_is_array(list) &&
+    } else if (!strcmp(tok_type_of(part), "Sequence") && json_is_array(list) &&
                json_array_size(list) <= TOK_MAX_STEPS) {
         for (size_t i = 0; i < json_array_size(list); i++)
             read_post_processor(l, json_array_get(list, i),
@@ -268,7 +271,7 @@ static void read_post_processor(Load *l, json_t *part, const char *path)
             l, path,
             "the post-processor %s is not supported; ByteLevel, TemplateProcessing and "
             "a Sequence of them are",
-            type_of(part));
+            tok_type_of(part));
     }
 }
 
@@ -299,7 +302,7 @@ static void read_vocab(Load *l, bool words)
     {
         const size_t len = strlen(key);
         const json_int_t id = json_integer_value(value);
-        char *raw = gen_alloc(l->g, len + 1);
+        char *raw;
 
         if (!json_is_integer(value) || id < 0 || id > TOK_MAX_ID) {
             tok_refuse(l, "model.vocab", "`%.40s` has no id from 0 to %d", key,
@@ -307,6 +310,9 @@ static void read_vocab(Load *l, bool words)
             return;
         }
         l->t->max_id = (uint32_t)id > l->t->max_id ? (uint32_t)id : l->t->max_id;
+        if (l->characters)
+            continue;
+        raw = gen_alloc(l->g, len + 1);
         if (!tok_raw_bytes(key, len, raw, &n) || n == 0)
             continue;
         if (n == 1) {
@@ -315,6 +321,10 @@ static void read_vocab(Load *l, bool words)
         }
         if (words)
             tok_word_put(v, raw, n, (uint32_t)id);
+    }
+    if (l->characters) {
+        tok_read_characters(l, slots_for(json_object_size(l->vocab)));
+        return;
     }
     for (int b = 0; b < 256; b++)
         if (!have[b]) {
@@ -356,6 +366,12 @@ static bool read_merge(Load *l, const json_t *merge, uint32_t rank)
                    a, b);
         return false;
     }
+    if (l->characters &&
+        tok_byte_word(gen_printf(l->g, "%s%s", a, b), strlen(a) + strlen(b)) >= 0) {
+        tok_refuse(l, gen_printf(l->g, "model.merges.%u", rank),
+                   "makes the token of a byte, which is not supported");
+        return false;
+    }
     tok_merge_put(&l->t->vocab, left, right, rank, id);
     return true;
 }
@@ -367,8 +383,9 @@ static void read_model(Load *l, json_t *model)
     void *mark;
     bool good = true;
 
-    if (!json_is_object(model) || strcmp(type_of(model), "BPE")) {
-        tok_refuse(l, "model", "the model %s is not supported; BPE is", type_of(model));
+    if (!json_is_object(model) || strcmp(tok_type_of(model), "BPE")) {
+        tok_refuse(l, "model", "the model %s is not supported; BPE is",
+                   tok_type_of(model));
         return;
     }
     tok_check_keys(
@@ -378,7 +395,8 @@ static void read_model(Load *l, json_t *model)
     tok_must_lack(l, model, "model", "dropout");
     tok_must_lack(l, model, "model", "continuing_subword_prefix");
     tok_must_lack(l, model, "model", "end_of_word_suffix");
-    tok_must_lack(l, model, "model", "byte_fallback");
+    if (l->characters)
+        tok_must_lack(l, model, "model", "ignore_merges");
     if (!json_is_object(l->vocab) || !json_is_array(merges)) {
         tok_refuse(l, "model", "has no vocab or no merges");
         return;
@@ -438,7 +456,6 @@ static bool parse(Load *l)
 bool tok_load(Gen *g, Tokenizer *t, const char *file, TokUse use)
 {
     Load l = {.g = g, .t = t, .file = file, .before = diag_errors(g), .newest = -1};
-    json_t *pre;
 
     *t = (Tokenizer){.file = file};
     if (!parse(&l))
@@ -450,15 +467,18 @@ bool tok_load(Gen *g, Tokenizer *t, const char *file, TokUse use)
     warn_unused(&l, "truncation");
     warn_unused(&l, "padding");
     l.vocab = json_object_get(json_object_get(l.root, "model"), "vocab");
-    read_normalizer(&l, json_object_get(l.root, "normalizer"), "normalizer");
-    pre = json_object_get(l.root, "pre_tokenizer");
-    if (!read_pre_tokenizer(&l, pre, "pre_tokenizer") && diag_errors(g) == l.before)
-        tok_refuse(&l, "pre_tokenizer", "is not byte-level: it has no ByteLevel");
+    l.characters =
+        json_is_true(json_object_get(json_object_get(l.root, "model"), "byte_fallback"));
+    tok_read_normalizer(&l, json_object_get(l.root, "normalizer"), "normalizer");
+    read_pre_tokenizers(&l, json_object_get(l.root, "pre_tokenizer"));
     read_post_processor(&l, json_object_get(l.root, "post_processor"), "post_processor");
     tok_read_added(&l, json_object_get(l.root, "added_tokens"));
     read_model(&l, json_object_get(l.root, "model"));
+    tok_read_decoder(&l, json_object_get(l.root, "decoder"));
+    if (l.characters && diag_errors(g) == l.before)
+        tok_cut_words(&l);
     if (use != TOK_FOR_TEXTS && diag_errors(g) == l.before)
-        tok_read_pieces(&l);
+        tok_read_pieces(&l, use);
     if (use == TOK_FOR_CHATS)
         tok_check_chats(&l);
     json_decref(l.root);

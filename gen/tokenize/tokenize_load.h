@@ -13,6 +13,7 @@ typedef struct Load {
     const char *file, *text;
     size_t bytes;
     json_t *root, *vocab;
+    bool characters, metaspace; /* byte_fallback; the spaces are a pre-tokenizer's */
     json_t *added;     /* contents of added tokens to their ids */
     json_int_t newest; /* the largest of these, -1: none */
     int before;        /* errors there were */
@@ -30,11 +31,26 @@ void tok_must_lack(Load *l, const json_t *part, const char *path, const char *ke
  * spaces between them. */
 void tok_check_keys(Load *l, json_t *part, const char *path, const char *known);
 
+const char *tok_type_of(const json_t *part);
+/* A pattern of ours that cuts the pieces of the steps before. */
+void tok_add_step(Load *l, const char *path, const char *pattern);
+
+/* ---- tokenize_load_spaces.c ------------------------------------------------------ */
+
+void tok_read_normalizer(Load *l, json_t *part, const char *path);
+void tok_read_metaspace(Load *l, json_t *part, const char *path);
+void tok_read_decoder(Load *l, json_t *part);
+/* The byte that a word like <0x0A> stands for; -1: it is another word. */
+int tok_byte_word(const char *s, size_t n);
+/* A vocabulary with byte fallback, whose ids are numbers. */
+void tok_read_characters(Load *l, size_t slots);
+void tok_cut_words(Load *l);
+
 /* ---- tokenize_added.c ------------------------------------------------------------ */
 
 void tok_read_added(Load *l, const json_t *list);
 /* The text of each id, after the vocabulary and added tokens, which have no errors. */
-void tok_read_pieces(Load *l);
+void tok_read_pieces(Load *l, TokUse use);
 /* What a chat's mask cannot tell the place of. */
 void tok_check_chats(Load *l);
 

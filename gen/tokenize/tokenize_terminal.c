@@ -27,7 +27,7 @@ bool tok_print_prompt(const Tokenizer *t, const TokOptions *o, char *error)
 
     if (t->file && valid < n) {
         snprintf(error, TOK_ERROR_BYTES, "--prompt: byte %zu is not UTF-8", valid + 1);
-    } else if (!tok_encode(&w, o->prompt, n, &ids)) {
+    } else if (!tok_encode(&w, o->prompt, n, true, &ids)) {
         snprintf(error, TOK_ERROR_BYTES, "--prompt: %.400s", w.error);
     } else { /* what ends a text does not end a prompt */
         print_ids(t->before, o->no_special ? 0 : (size_t)t->n_before, &first);
@@ -44,11 +44,11 @@ bool tok_print_prompt(const Tokenizer *t, const TokOptions *o, char *error)
 
 typedef struct Decode {
     const Tokenizer *t;
-    int64_t id;      /* of the digits so far; -1: none */
-    int64_t at;      /* bytes read */
-    int64_t unknown; /* ids that no token has */
-    bool screen;
-    char part[4]; /* of a character, whose end another token may have */
+    int64_t id;         /* of the digits so far; -1: none */
+    int64_t at;         /* bytes read */
+    int64_t unknown;    /* ids that no token has */
+    bool screen, strip; /* strip: the space that the tokenizer put before the text */
+    char part[4];       /* of a character, whose end another token may have */
     size_t n_part;
 } Decode;
 
@@ -66,6 +66,11 @@ static void show_part(Decode *d, bool all)
 
 static void put_text(Decode *d, const char *s, size_t n)
 {
+    const size_t strips = n > 0 && d->strip && *s == d->t->spaces.from;
+
+    d->strip = d->strip && n == 0;
+    s += strips;
+    n -= strips;
     if (!d->screen)
         fwrite(s, 1, n, stdout);
     for (size_t i = 0; d->screen && i < n; i++) {
@@ -108,8 +113,10 @@ static bool take(Decode *d, char c)
     if (c == '\0' || !strchr(" ,\t\r\n", c))
         return false;
     put_token(d);
-    if (c == '\n')
+    if (c == '\n') {
         put_text(d, "\n", 1);
+        d->strip = d->t->strips_space;
+    }
     return true;
 }
 
@@ -144,7 +151,7 @@ static bool take_all(Decode *d, char *error)
 
 bool tok_decode(const Tokenizer *t, const TokOptions *o, char *error)
 {
-    Decode d = {.t = t, .id = -1, .screen = o->screen};
+    Decode d = {.t = t, .id = -1, .screen = o->screen, .strip = t->strips_space};
     const bool good = take_all(&d, error);
 
     if (d.unknown > 0)

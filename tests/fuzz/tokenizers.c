@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { MAX_FILES = 3, TEXT_BYTES = 3000 };
+enum { MAX_FILES = 6, TEXT_BYTES = 3000 };
 
 static Str original[MAX_FILES], template;
 static int files;
@@ -41,6 +41,10 @@ static const char *const words[] = {"null",
                                     "[\"a\",\"b\"]",
                                     "\"Sequence\"",
                                     "\"Split\"",
+                                    "\"Metaspace\"",
+                                    "\"Prepend\"",
+                                    "\"Replace\"",
+                                    "\"\xe2\x96\x81\"",
                                     NULL};
 
 static size_t random_text(Random *r, char *s)
@@ -79,7 +83,7 @@ static const char *check_ids(Random *r, const Tokenizer *t)
     TokIds whole = {0}, parts = {0};
     size_t end = 0, at, seen = random_below(r, (uint32_t)n + 1);
 
-    if (!tok_encode(&w, s, n, &whole))
+    if (!tok_encode(&w, s, n, true, &whole))
         return w.error[0] ? NULL : "a text refused without a message";
     for (size_t i = 0; i < whole.n; i++) {
         if (whole.id[i] > t->max_id)
@@ -220,16 +224,17 @@ static bool read_file(const char *name, Str *to)
 
 static int read_files(void)
 {
-    static const char *const names[] = {"gpt2", "llama3", "qwen"};
+    static const char *const names[] = {"gpt2",   "llama3", "qwen",
+                                        "llama2", "phi3",   "gemma"};
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < MAX_FILES; i++) {
         char name[64];
 
         snprintf(name, sizeof name, "tests/tokenize/data/%s.json", names[i]);
         if (!read_file(name, &original[i]))
             return 0;
     }
-    return read_file("templates/chat/chatml.lua", &template) ? 3 : 0;
+    return read_file("templates/chat/chatml.lua", &template) ? MAX_FILES : 0;
 }
 
 int main(int argc, char **argv)

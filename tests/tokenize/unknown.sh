@@ -12,12 +12,15 @@ unknown_part() {
 unknown_parts() {
     unknown_part "another model" gpt2 's/"type":"BPE"/"type":"Unigram"/' "the model Unigram is not supported"
     unknown_part "dropout" gpt2 's/"dropout":null/"dropout":0.1/' "model.dropout: is not supported"
-    unknown_part "byte fallback" gpt2 's/"byte_fallback":false/"byte_fallback":true/' "model.byte_fallback: is not"
+    unknown_part "byte fallback" gpt2 's/"byte_fallback":false/"byte_fallback":true/' \
+        "model.byte_fallback: after ByteLevel is not supported"
     unknown_part "a prefix" gpt2 's/"continuing_subword_prefix":null/"continuing_subword_prefix":"##"/' \
         "model.continuing_subword_prefix: is not supported"
     unknown_part "a normalizer" qwen 's/"type":\s*"NFC"/"type":"NFKC"/' "the normalizer NFKC is not supported"
     unknown_part "a pre-tokenizer" gpt2 's/"pre_tokenizer":\{"type":"ByteLevel"/"pre_tokenizer":{"type":"Metaspace"/' \
-        "the pre-tokenizer Metaspace is not supported"
+        "pre_tokenizer.replacement: is not a text of 1 to 16 bytes"
+    unknown_part "another pre-tokenizer" gpt2 's/"pre_tokenizer":\{"type":"ByteLevel"/"pre_tokenizer":{"type":"Bert"/' \
+        "the pre-tokenizer Bert is not supported"
     unknown_part "a prefix space" gpt2 's/"add_prefix_space":false/"add_prefix_space":true/' \
         "pre_tokenizer.add_prefix_space: is not supported"
     unknown_part "a behavior" llama3 's/"Isolated"/"Removed"/' "the behavior Removed is not supported"
