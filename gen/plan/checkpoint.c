@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint.c: the files of a checkpoint: which parameter lies where.
+/* checkpoint.c: the layout of a checkpoint's files: which parameter is where.
  *
  * In: checkpoint.file_size (check), the parameters (graph). Out: Param.file, file_elems;
  * Model.n_files. Breaks: nothing.
  *
- * The layout knows the model and nothing else: parameters in the model's order, whole, a
- * new file when the next one would exceed file_size. So ranks, strategy and wrap are
- * free, and files are equal byte for byte. */
+ * The layout depends only on the model: whole parameters in the model's order, with a new
+ * file whenever the next one would exceed file_size. So files are equal byte for byte
+ * whatever the ranks, strategy and wrap. */
 #include "plan/plan.h"
 
 /* ---- files ----------------------------------------------------------------------- */
@@ -14,7 +14,7 @@
 static void place_params(Gen *g)
 {
     Model *m = &g->model;
-    int64_t bytes = 0, elems = 0; /* in the file so far */
+    int64_t bytes = 0, elems = 0; /* in the current file so far */
 
     m->n_files = 1;
     for (int i = 0; i < g->params.count; i++) {
@@ -32,8 +32,8 @@ static void place_params(Gen *g)
     }
 }
 
-/* Each element of each parameter has one place, without gaps, and no file is larger than
- * asked but for a single tensor. */
+/* Checks that parameters follow each other without gaps, and that no file exceeds the
+ * limit unless it holds a single tensor. */
 const char *verify_checkpoint(Gen *g)
 {
     const Model *m = &g->model;
@@ -60,9 +60,9 @@ const char *verify_checkpoint(Gen *g)
     return NULL;
 }
 
-/* ---- a copy of what a rank writes ------------------------------------------------ */
+/* ---- the copy of what a rank writes ---------------------------------------------- */
 
-/* Bytes in files of an element of the segment; of a matrix the second moment is none. */
+/* Bytes in files per element of the segment; matrices have no second moment. */
 static void file_bytes(const Gen *g, const Segment *s, int64_t *item, int64_t *moment2)
 {
     const Model *m = &g->model;
@@ -84,7 +84,7 @@ static void file_bytes(const Gen *g, const Segment *s, int64_t *item, int64_t *m
     }
 }
 
-/* Of elements lo .. hi of a segment. */
+/* Bytes of elements lo .. hi of a segment. */
 static int64_t range_bytes(const Gen *g, const Segment *s, int64_t lo, int64_t hi,
                            int64_t item, int64_t moment2)
 {
@@ -98,8 +98,8 @@ static int64_t range_bytes(const Gen *g, const Segment *s, int64_t lo, int64_t h
     return bytes;
 }
 
-/* A rank writes its shard, or its share of it where several ranks hold the same, in
- * grains; the copy of it has no pads. Of the rank that writes most. */
+/* Bytes of the host copy on the rank that writes most. A rank writes its shard, or its
+ * share in grains where several ranks hold the same; the copy has no pads. */
 int64_t checkpoint_snapshot_bytes(Gen *g)
 {
     int world = g->model.mesh.world_size;

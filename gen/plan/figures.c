@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* figures.c: what a run holds and computes, as numbers. In: the whole Gen after
- * simulate. Out: PlanBytes, the operations of a token, the number of parameters.
+/* figures.c: what a run holds and computes, in numbers. In: the whole Gen after simulate.
+ * Out: PlanBytes, flops per token, the number of parameters.
  *
- * Bytes by class add up to the arena exactly: persistent buffers count as they are; of
- * the transient area, which classes share, each class counts what it holds at the moment
- * when most is alive, and what packing and overlap take beyond that is part of
- * `workspace`. */
+ * The bytes of all classes add up to the arena exactly. Persistent buffers count as they
+ * are. Classes share the transient area: each counts what it holds when most bytes are
+ * live, and `workspace` includes what packing and overlap need beyond that. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -27,8 +26,8 @@ static int64_t int_attr(const Node *n, const char *key)
     return -1;
 }
 
-/* Is parameter p of the class a factor of a matrix product: used by a node that spends
- * two flops a token on each of its elements? Look-ups, norms and biases spend less. */
+/* Is parameter p of the class a factor of a matrix product, that is, does some node spend
+ * two flops per token on each of its elements? Look-ups, norms and biases spend less. */
 static bool multiplies(const Class *c, int p, double tokens)
 {
     const ClassParam *cp = &c->params.items[p];
@@ -42,8 +41,8 @@ static bool multiplies(const Class *c, int p, double tokens)
     return false;
 }
 
-/* 6 P_matmul + 6 layers dim_attention seq (causal): a forward and twice it backward.
- * Attention is the forward node that has heads and a window. */
+/* 6 P_matmul + 6 layers dim_attention seq (causal): the forward, and twice as much for
+ * the backward. Attention is the forward node that has heads and a window. */
 double plan_flops_per_token(const Gen *g)
 {
     double tokens = (double)(g->model.micro_batch * g->model.seq_tokens);
@@ -70,7 +69,7 @@ double plan_flops_per_token(const Gen *g)
     return flops;
 }
 
-/* Adds to by_kind what lives at the moment of most transient bytes; returns their sum. */
+/* Adds to by_kind what is live at the moment of most transient bytes; returns the sum. */
 static int64_t transient_by_kind(Gen *g, int64_t by_kind[N_BUF_KINDS])
 {
     const Program *p = &g->prog;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kinds.c: the table of instruction kinds: the stream of each, what it touches, what it
- * costs, its words in the emitted step and in messages; and the words for kinds of
- * buffers, streams and orders. In: a kind. Out: its row.
+/* kinds.c: the table of instruction kinds: the stream of each, what it accesses, its
+ * cost, its words in the emitted step and in messages; and the names of kinds of buffers,
+ * streams and orders. In: a kind. Out: its row.
  *
- * unroll makes the accesses of an instruction by its row, simulate its price, emit its
- * line. The checkers (gen/prove, tests/interpret) take names and streams from here, and
- * derive what an instruction reads and writes on their own. */
+ * unroll derives an instruction's accesses from its row, simulate its price, emit its
+ * line. The checkers (gen/prove, tests/interpret) take only names and streams from here,
+ * and derive themselves what an instruction reads and writes. */
 #include "plan/plan.h"
 
 const char *buf_kind_name(BufKind k)
@@ -42,7 +42,7 @@ static double keep_traffic(const Gen *g, const Instr *i)
     return 2.0 * buffer_bytes(g, i->to);
 }
 
-/* Reads a sum and a level of the partial sums, writes one of them. */
+/* Reads a sum and one level of the partial sums, writes one of them. */
 static double merge_traffic(const Gen *g, const Instr *i)
 {
     const Segment *s = segment_of(g, i);
@@ -67,7 +67,7 @@ static double update_traffic(const Gen *g, const Instr *i)
             dtype_bytes(m->reduce_dtype));
 }
 
-/* Reads the gradient, reads and writes the moment, writes. */
+/* Reads the gradient, reads and writes the moment, writes the direction. */
 static double momentum_traffic(const Gen *g, const Instr *i)
 {
     const Model *m = &g->model;
@@ -76,7 +76,7 @@ static double momentum_traffic(const Gen *g, const Instr *i)
            buffer_bytes(g, i->to);
 }
 
-/* Reads and writes the master, reads. */
+/* Reads and writes the master, reads the direction. */
 static double step_traffic(const Gen *g, const Instr *i)
 {
     return (double)segment_of(g, i)->shard_elems * 2.0 *
@@ -101,10 +101,10 @@ static const InsRule rules[N_INS_KINDS] = {
         "keep", STREAM_COMPUTE, .uses = {READS(FROM), WRITES(TO)},
         .traffic_bytes = keep_traffic,
         .word = "keep", .label = "keeping a part of @"},
-    [INS_SPAN] = { /* uses: its arguments */
+    [INS_SPAN] = { /* buffers: its arguments */
         "span", STREAM_COMPUTE, .traffic_bytes = span_traffic,
         .word = "span", .label = "@ #"},
-    [INS_REDUCE_SCATTER] = { /* from is written too where the sum goes in two hops */
+    [INS_REDUCE_SCATTER] = { /* with two hops, the sum is also written to `from` */
         "reduce_scatter", STREAM_REDUCE, .collective = true, .closed = true, .sums = true,
         .uses = {READS(FROM), PEERS_READ(FROM), WRITES(TO), WRITES(STAGING)},
         .word = "reduce", .start = "rt_reduce_scatter_start", .wait = "rt_wait_reduce",
@@ -122,7 +122,7 @@ static const InsRule rules[N_INS_KINDS] = {
         "norm", STREAM_COMPUTE, .uses = {READS(FROM), WRITES(CONTROL)},
         .traffic_bytes = norm_traffic,
         .word = "norm", .label = "norm of @"},
-    [INS_NORM_REDUCE] = { /* peers touch the exchange area as the runtime says */
+    [INS_NORM_REDUCE] = { /* the runtime tells how peers use the exchange area */
         "norm_reduce", STREAM_COMPUTE, .collective = true, .closed = true,
         .uses = {WRITES(CONTROL)},
         .word = "norm_reduce", .label = "norm reduction"},
@@ -152,7 +152,7 @@ static const InsRule rules[N_INS_KINDS] = {
         .word = "to_owners", .wait = "rt_wait_to_owners",
         .label = "way of the matrices of @ to their owners",
         .done = "the matrices of @ are with their owners"},
-    [INS_MATRICES] = { /* and the directions where ranks hold them whole */
+    [INS_MATRICES] = { /* and the directions, where ranks hold whole segments */
         "matrices", STREAM_COMPUTE,
         .uses = {WRITES(TO), WRITES(WITH), READS(CONTROL)}, .f32 = true,
         .word = "matrices", .label = "matrices of @"},
@@ -183,7 +183,7 @@ const char *ins_place(Gen *g, const Instr *i)
                : gen_printf(g, "%s.%s", b->name, b->cls->pieces.items[i->piece].name);
 }
 
-/* Of what it is: a span's place, a segment, a batch. */
+/* The subject of an instruction: a span's place, a segment, a batch. */
 static const char *ins_subject(Gen *g, const Instr *i)
 {
     return i->kind == INS_SPAN ? ins_place(g, i)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layout.c: the one map of what lies where. In: parameters in segments (shard). Out: of
- * a box of a parameter, for each mesh coordinate, the runs of elements that are
+/* layout.c: the one map of where elements are. In: parameters in segments (shard). Out:
+ * for a box of a parameter and a mesh coordinate, the runs of elements that are
  * consecutive both in the parameter and in the part of the segment there.
  *
  * A parameter with axes is cut along cut_dim into as many equal parts as the axes have
- * ranks; part c is held by the ranks whose number along the axes is c. A part is a tensor
- * of its own: row-major, with the parameter's dims but for cut_dim, which is shorter. It
- * lies in the segment at offset_elems. Then the segment of held parts is cut into shards.
+ * ranks; ranks whose number along the axes is c hold part c. A part is a tensor of its
+ * own: row-major, with the parameter's dims except for the shorter cut_dim. It starts at
+ * offset_elems of the segment. Then the segment of these parts is cut into shards.
  *
  * runtime/state/rt_map.c is the same map in a trainer. */
 #include "plan/plan.h"
@@ -43,21 +43,22 @@ RankBits layout_same(const Gen *g, const Segment *s)
 
 /* ---- the map --------------------------------------------------------------------- */
 
-/* What a box has of the part of its parameter that one number along the axes holds. */
+/* The intersection of a box with the part of its parameter at one number along the
+ * axes. */
 typedef struct BoxPart {
     const Param *p;
     int64_t dim[MAX_DIMS];                /* of the part */
-    int64_t first[MAX_DIMS];              /* where its indices begin in the parameter */
-    int64_t from[MAX_DIMS], to[MAX_DIMS]; /* of the box, in the part */
-    int last;                             /* the dims after it are whole here and in the
-                                             parameter: */
-    int64_t row;                          /* so many elements together */
-    int64_t lo, hi;                       /* elements of the segment at the coordinate */
+    int64_t first[MAX_DIMS];              /* where its indices start in the parameter */
+    int64_t from[MAX_DIMS], to[MAX_DIMS]; /* of the box, relative to the part */
+    int last;                             /* the dims after it are whole in the part and
+                                           * in the parameter: */
+    int64_t row;                          /* so this many elements are consecutive */
+    int64_t lo, hi;                       /* elements of the segment, there */
     RunFn fn;
     void *ctx;
 } BoxPart;
 
-/* False: it is empty. */
+/* False if it is empty. */
 static bool box_part(BoxPart *b, const Box *box, int along)
 {
     const Param *p = b->p;
@@ -82,7 +83,7 @@ static bool box_part(BoxPart *b, const Box *box, int along)
     return true;
 }
 
-/* Skips indices of dim 0 that have nothing between lo and hi. False: none has. */
+/* Skips indices of dim 0 without elements between lo and hi. False: none has any. */
 static bool skip_rows(BoxPart *b)
 {
     const int64_t row = b->p->held_elems / b->dim[0], offset = b->p->offset_elems;
@@ -94,7 +95,7 @@ static bool skip_rows(BoxPart *b)
     return b->from[0] < b->to[0];
 }
 
-/* Row k of the box: what of it is between lo and hi. */
+/* Emits the part of row k of the box between lo and hi. */
 static void row_run(const BoxPart *b, int64_t k)
 {
     const int64_t *dim = b->p->decl->dim,

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* matrices.c: which rank computes which matrix of the optimizer, and which travel
- * together.
+/* matrices.c: which rank computes which matrix of the optimizer, and which matrices
+ * travel together.
  *
  * In: Param.matrix, g->shapes (optimizer.c) and segments (shard). Out: g->matrices and
- * g->batches. Breaks: nothing. All of it is outside the numerics hash: a matrix is
- * computed whole by whoever owns it.
+ * g->batches. Breaks: nothing. All of it is outside the numerics hash, because the
+ * owner computes a whole matrix, whichever rank it is.
  *
- * A batch is as few neighbouring segments as have a matrix for each rank together (the
- * last one takes what is left over): so all ranks have work, and what is on its way is
- * small beside the model. Owners are dealt over all ranks, largest matrices of a batch
- * first, each to the rank that has least to do in this batch; of equals, in the batches
- * before; of those, to the one that holds most of it already, then to the first. */
+ * 1. A batch is the fewest adjacent segments that together have a matrix for each rank
+ *    (the last batch takes the remainder). So all ranks have work, and the data on its
+ *    way is small compared with the model.
+ * 2. Each matrix of a batch is assigned to one of all ranks, the largest first: to the
+ *    rank with the least work in this batch; among equals, with the least work in
+ *    earlier batches; then to the one that holds most of the matrix already; then to
+ *    the lowest. */
 #include "ops/ops.h"
 #include "plan/plan.h"
 
@@ -97,7 +99,7 @@ static void make_batches(Gen *g)
         b->n_matrices += n;
     }
     if (g->batches.count > 1 &&
-        b->n_matrices < g->model.mesh.world_size) { /* what is left */
+        b->n_matrices < g->model.mesh.world_size) { /* the remainder */
         b[-1].last_segment = b->last_segment;
         b[-1].n_matrices += b->n_matrices;
         g->batches.count--;
@@ -127,15 +129,15 @@ int64_t matrix_part(const Gen *g, const Matrix *m, int part, int64_t *from)
 {
     const Param *p = &g->params.items[m->param];
     const Box rows = layout_rows(p, m->element / m->cols, m->rows);
-    Run run = {.element = m->element}; /* rows of a whole parameter: at most one */
+    Run run = {.element = m->element}; /* rows of a whole parameter: at most one run */
 
     layout_runs(g, p, &rows, (Coordinate){0, part}, take_run, &run);
     *from = run.element - m->element;
     return run.elems;
 }
 
-/* Second moments of a parameter's elements between lo and hi of the segment: with its
- * last ones those that fill up, so that the next parameter's are aligned. */
+/* Number of second moments of a parameter's elements between lo and hi of the segment.
+ * After its last one, padding aligns those of the next parameter. */
 static int64_t others_between(const Param *p, int64_t lo, int64_t hi)
 {
     int64_t n = layout_between(p, lo, hi);
@@ -190,7 +192,7 @@ static int by_flops(const void *a, const void *b)
     return x->id - y->id;
 }
 
-/* What rank's shard holds of it. */
+/* Elements of the matrix in rank's shard. */
 static int64_t held(const Gen *g, const Matrix *m, int rank)
 {
     int64_t from;
@@ -200,7 +202,7 @@ static int64_t held(const Gen *g, const Matrix *m, int rank)
         &from);
 }
 
-/* Should r rather than owner compute the matrix? Flops are whole numbers: sums are
+/* Should r rather than owner compute the matrix? Flops are whole numbers, so sums are
  * exact. */
 static bool has_less(const Gen *g, const Matrix *m, int r, int owner, const double *now,
                      const double *before)
@@ -231,7 +233,7 @@ static void deal_batch(Gen *g, Batch *b, double *load)
         now[owner] += sorted[i]->node->flops;
         load[owner] += sorted[i]->node->flops;
     }
-    for (int i = 0; i < b->n_matrices; i++) { /* in order of their places there */
+    for (int i = 0; i < b->n_matrices; i++) { /* in the order of their places there */
         Matrix *m = &g->matrices.items[b->first_matrix + i];
 
         m->owned_elems = owned[m->owner];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh.c: who holds which part of a segment, and who takes part in what. In: the mesh
- * and the strategy of the description. Out: the placement and the groups of a segment
- * (shard.c asks for them).
+/* mesh.c: which rank holds which part of a segment, and which ranks communicate. In: the
+ * mesh and the strategy of the description. Out: the placement and the groups of a
+ * segment (for shard.c).
  *
  * A strategy's row (strategy.h) says what is cut: weights at rest, weights between
- * forward and backward, optimizer state, each on its own; over mesh.shard, or in tests
- * over any data ranks. Gradients between micro-steps lie as `accumulate` says; their sum
- * lies where the state does, since the update reads it. Who takes part in which
- * collective follows from the cuts, and no pass looks at the name or the axis. */
+ * forward and backward, and optimizer state, each separately; over mesh.shard, or in
+ * tests over any data ranks. `accumulate` decides about gradients between micro-steps.
+ * Their sum is cut like the state, because the update reads it. The members of each
+ * collective follow from the cuts; no later pass looks at the name or the axis. */
 #include "plan/plan.h"
 
 RankBits mesh_mates(const Gen *g, RankBits group)
@@ -21,7 +21,7 @@ bool mesh_two_hops(const Gen *g, RankBits group)
     return !g->model.library_order && mates && mates != group;
 }
 
-/* What the strategy cuts, of what is cut over those data ranks. */
+/* Which of the bits `over` the strategy cuts. */
 static RankBits cut_over(const Model *m, Held what, RankBits over)
 {
     if (what == HELD_GRADS)

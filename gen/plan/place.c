@@ -5,11 +5,12 @@
  * Buffer.offset_bytes, space_bytes, arena_bytes and the two lower bounds. Breaks:
  * nothing.
  *
- * Persistent buffers lie first, one after the other, never shared. Of the others, two may
- * share bytes only if in every variant all accesses of one come before all writes of the
- * other (accesses by peers that linger: on all ranks of their group), and no peer may
- * still read one when the other is written in the next turn of a loop. That relation is a
- * conflict graph; base/pack.c packs it. */
+ * Persistent buffers come first, one after the other, and share nothing. Two other
+ * buffers may share bytes only if
+ * 1. in every variant all accesses of one come before all writes of the other (for
+ *    accesses by peers that may linger: on all ranks of their group), and
+ * 2. no peer can still read one when the other is written in the next turn of a loop.
+ * This relation is a conflict graph, which base/pack.c packs. */
 #include "base/pack.h"
 #include "plan/plan.h"
 
@@ -33,8 +34,8 @@ typedef struct Placer {
     Gen *g;
     Program *p;
     Touches *touch; /* [variant][buffer] */
-    int *item;      /* per buffer: its number among the space's items, or -1 */
-    int *buffer;    /* back */
+    int *item;      /* per buffer: its index among the space's items, or -1 */
+    int *buffer;    /* the inverse */
     uint64_t *conflict;
     PackProblem pr;
 } Placer;
@@ -49,7 +50,7 @@ static void collect_touches(Placer *pl)
     Program *p = pl->p;
     pl->touch =
         gen_alloc(pl->g, sizeof *pl->touch * N_VARIANTS * (size_t)(p->bufs.count + 1));
-    for (int fill = 0; fill < 2; fill++) { /* count, then fill */
+    for (int fill = 0; fill < 2; fill++) { /* first count, then fill */
         for (int id = 0; id < p->ins.count; id++) {
             const Instr *i = &p->ins.items[id];
             for (int a = 0; a < i->n_access; a++) {
@@ -72,7 +73,7 @@ static void collect_touches(Placer *pl)
     }
 }
 
-/* Every access of a comes before every write of b. */
+/* Does every access of a come before every write of b? */
 static bool comes_before(const Program *p, const Touches *a, const Touches *b)
 {
     if (b->first_write >= 0 && a->last >= b->first_write)
@@ -126,7 +127,7 @@ static void find_conflicts(Placer *pl)
             }
         }
     }
-    for (int i = 0; i < n; i++) { /* END goes on where LAST stopped */
+    for (int i = 0; i < n; i++) { /* END continues LAST */
         const Touches *a = touches_of(pl, VARIANT_LAST, pl->buffer[i]);
         for (int j = 0; a->n && j < n; j++) {
             const Touches *b = touches_of(pl, VARIANT_END, pl->buffer[j]);
@@ -139,8 +140,8 @@ static void find_conflicts(Placer *pl)
 
 /* ---- lower bounds ---------------------------------------------------------------- */
 
-/* Certainly live while instruction id runs: begun before or by it, still needed by or
- * after. */
+/* Certainly live while instruction id runs: started before or by it, still needed by it
+ * or later. */
 static bool live_at(const Program *p, const Touches *t, int id)
 {
     bool begun = false, needed = false;
@@ -163,7 +164,8 @@ static int heaviest_first(const void *a, const void *b)
 }
 
 /* Weight of a clique of the conflict graph around instruction id: what is live there,
- * then the largest others (transfers under way) that conflict with all taken so far. */
+ * then the largest other buffers (transfers under way) that conflict with all taken so
+ * far. */
 static int64_t clique_weight(const Placer *pl, int id, const int *by_bytes,
                              uint64_t *taken)
 {
@@ -189,7 +191,7 @@ static int64_t clique_weight(const Placer *pl, int id, const int *by_bytes,
     return weight;
 }
 
-enum { CLIQUES = 24 }; /* instructions at which a clique is grown: those with most live */
+enum { CLIQUES = 24 }; /* instructions to grow cliques from: those with most live bytes */
 
 /* The largest clique found: no placement of the space can be smaller. */
 static int64_t max_live(const Placer *pl)
@@ -231,9 +233,9 @@ static int64_t tensor_bytes(const Gen *g, const Buffer *b, const Instr *at)
     return b->bytes;
 }
 
-/* Bytes of transient tensors if one stream ran the host order and each tensor lived
- * exactly from its first access to its last: what perfect packing without overlap would
- * need. */
+/* Bytes of transient tensors if one stream ran in host order and each tensor lived
+ * exactly from its first access to its last: the need of a perfect packing without
+ * overlap. */
 static int64_t ideal_live(const Placer *pl)
 {
     Program *p = pl->p;
@@ -272,7 +274,7 @@ static int64_t place_persistent(Program *p, Space space)
     return end;
 }
 
-/* The items of a space: transient buffers with bytes that anything touches. */
+/* Collects the items of a space: transient buffers with bytes that are accessed. */
 static void collect_items(Placer *pl, Space space, int64_t base)
 {
     Program *p = pl->p;
@@ -283,7 +285,7 @@ static void collect_items(Placer *pl, Space space, int64_t base)
     for (int b = 0; b < p->bufs.count; b++) {
         Buffer *buf = &p->bufs.items[b];
         const Touches *t = touches_of(pl, VARIANT_LAST, b);
-        t = t->n ? t : touches_of(pl, VARIANT_END, b); /* of matrices */
+        t = t->n ? t : touches_of(pl, VARIANT_END, b); /* a buffer of matrices */
         t = t->n ? t : touches_of(pl, VARIANT_EVAL, b);
         pl->item[b] = -1;
         if (buf->space != space || buf->persistent)

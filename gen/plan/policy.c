@@ -2,19 +2,19 @@
 /* policy.c: the choices outside the hash that the description leaves open.
  *
  * In: units and segments (shard). Out: fields of g->model that are outside the numerics
- * hash, and of each block what it keeps. Breaks: nothing. A block's backward finds what
+ * hash, and what each block keeps. Breaks: nothing. A block's backward either finds what
  * its forward made, or the forward runs again from the block's input, which is always
- * kept: so everything it needs is live or recomputable.
+ * kept. So everything it needs is live or can be recomputed.
  *
- * With recompute = "auto" this is where the search begins (search.c). Here too: what a
- * plan costs, and what to do when that exceeds the target's budget. */
+ * With recompute = "auto" the search starts here (search.c). This file also has the cost
+ * of a plan, and the reaction when it exceeds the target's budget. */
 #include "plan/plan.h"
 #include "base/show.h"
 
-/* A reduction may run beside the next span's mathematics if there is room for both
- * gradients: where a unit's gradient is a small part of what the rank holds anyway. Else
- * each span waits for the reduction before it, and the arena keeps near what a single
- * stream would need. With a communication thread it is what the thread is for. */
+/* A reduction may run beside the next span's mathematics if both gradients fit: if a
+ * unit's gradient is a small part of what the rank holds anyway. Otherwise each span
+ * waits for the previous reduction, and the arena stays close to the need of a single
+ * stream. With a communication thread reductions always overlap: that is its purpose. */
 enum { OVERLAP_DIVISOR = 25 }; /* at most 4 % more memory */
 
 static int64_t overlap_reductions(const Gen *g)
@@ -44,8 +44,9 @@ static int64_t overlap_reductions(const Gen *g)
     return largest * OVERLAP_DIVISOR <= held ? 1 : 0;
 }
 
-/* Would dropping what the block saves free memory for a while? Not in the last block: its
- * backward follows its forward. Nor does a block that makes the loss run twice. */
+/* Would dropping the block's saved values free memory for a while? Not in the last block,
+ * because its backward follows its forward. And a block that makes the loss must not run
+ * twice. */
 bool policy_may_recompute(const Gen *g, const Block *b)
 {
     return b->cls->saved_bytes > 0 && b->cls->backward.n_nodes > 0 && !b->cls->loss &&
@@ -82,10 +83,10 @@ void policy_choose(Gen *g)
 {
     Model *m = &g->model;
     uint64_t hash = g->numerics_hash;
-    /* Without shards the sum of a leaf over ranks is as large as the leaf's own gradient,
-     * so reducing after every leaf saves no memory and costs a collective for each; and
-     * nothing else in a micro-step would tell a rank that its peers have read its
-     * gradients. */
+    /* Without shards, the sum of a leaf over ranks is as large as the leaf's own
+     * gradient. So reducing after every leaf saves no memory and costs a collective each
+     * time; and nothing else in a micro-step would tell a rank that its peers have read
+     * its gradients. */
     if (!mesh_cut(m, HELD_OPTIMIZER) && m->mesh.world_size > 1)
         m->accumulate_sharded = false;
     if (m->recompute == RECOMPUTE_CHEAP || m->recompute == RECOMPUTE_OPS ||
@@ -101,7 +102,7 @@ void policy_choose(Gen *g)
     gen_require(g->numerics_hash == hash, "policy changed the numerics hash");
 }
 
-/* ---- what a plan costs ----------------------------------------------------------- */
+/* ---- the cost of a plan ---------------------------------------------------------- */
 
 Cost policy_cost(Gen *g)
 {
@@ -120,17 +121,17 @@ Cost policy_cost(Gen *g)
     };
 }
 
-/* ---- a budget that is exceeded --------------------------------------------------- */
+/* ---- a plan over the budget ------------------------------------------------------ */
 
-/* About what a rank holds with n times the ranks of a copy and 1/k of a micro-batch. */
+/* Estimates a rank's bytes with n times the ranks of a copy and 1/k of a micro-batch. */
 static int64_t bytes_with(const Cost *c, int64_t n, int64_t k)
 {
     return c->bytes - c->sharded_bytes + c->sharded_bytes / n - c->batch_bytes +
            c->batch_bytes / k;
 }
 
-/* What change c is with n times the ranks of a copy and 1/k of a micro-batch, as text if
- * that fits; NULL if not. */
+/* Describes change c with n times the ranks of a copy and 1/k of a micro-batch; NULL if
+ * that does not fit. */
 static const char *change_text(Gen *g, const Change *c, int64_t n, int64_t k)
 {
     const Model *m = &g->model;
@@ -151,7 +152,7 @@ static const char *change_text(Gen *g, const Change *c, int64_t n, int64_t k)
     return t.s;
 }
 
-/* The first change of those given that fits, as text; NULL if none does. */
+/* Describes the first of the given changes that fits; NULL if none does. */
 static const char *change_that_fits(Gen *g, const Change *c, bool mesh, bool batch)
 {
     int64_t most_batch = batch ? g->model.micro_batch : 1;
@@ -162,7 +163,7 @@ static const char *change_that_fits(Gen *g, const Change *c, bool mesh, bool bat
     return found;
 }
 
-/* What would fit: each single change that does, or the first that do together. */
+/* What would fit: each single change that does, or the first combination. */
 static const char *what_fits(Gen *g, const Change *changes, int n_changes)
 {
     const char *found;

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recompute.c: values that are not kept but computed again by their own kernels; a part
- * of the policy pass.
+/* recompute.c: values that are not kept but computed again by their own kernels; part of
+ * the policy pass.
  *
- * In: spans and slabs (span). Out: Class.again, kept_bytes, dropped_bytes, and of each
+ * In: spans and slabs (span). Out: Class.again, kept_bytes, dropped_bytes, and for each
  * Saved whether it is dropped and where it lies then. Breaks: nothing.
  *
- * Which values a set of ops may drop: the nodes of these ops whose inputs are weights,
- * the block's input, data, constants, values that stay, or what other such nodes make. A
- * node runs again with the pointers of the forward: in the same places of the same
- * scratch slab, in the same order, so its bits are those of the first time. So it must
- * not write where a value that stays lies.
- *
- * Where the wrap cuts a block, its backward is a call for each piece, the last piece
- * first. A node runs again before the first of them that reads what it makes, so weights
- * are gathered once for both and the value lives no longer than it must; earlier, if the
- * backward would overwrite what the node reads, or if another node that must be early
- * reads what it leaves in scratch. */
+ * 1. A set of ops may drop what its nodes make if their inputs are weights, the block's
+ *    input, data, constants, values that stay, or results of other such nodes.
+ * 2. A node runs again with the pointers of the forward: at the same places of the same
+ *    scratch slab, in the same order. So its bits are the same. It must therefore not
+ *    write over a value that stays.
+ * 3. If the wrap cuts a block, its backward is a call per piece, the last piece first. A
+ *    node runs again before the first of these calls that reads its result, so that
+ *    weights are gathered once for both and the value lives no longer than needed. It
+ *    runs earlier if the backward would overwrite its inputs, or if an earlier node reads
+ *    what it leaves in scratch. */
 #include "graph/graph.h"
 #include "ops/ops.h"
 #include "plan/plan.h"
@@ -26,10 +25,11 @@ typedef struct Again {
     Gen *g;
     Class *c;
     bool *can;  /* by node: may run again */
-    bool *need; /* by node: some dropped value needs it */
+    bool *need; /* by node: a dropped value needs it */
 } Again;
 
-/* It takes no longer to compute than to move its operands: a byte of it is cheap. */
+/* Computing it takes no longer than moving its operands: its bytes are cheap to
+ * recompute. */
 static bool is_cheap(Gen *g, const Node *n)
 {
     return math_is_cheap(g, n->flops, (double)infer_traffic(g, n));
@@ -43,7 +43,7 @@ static bool is_named(Gen *g, const Node *n)
     return false;
 }
 
-/* The value that the backward finds in the bytes of v, if it is v itself. */
+/* The saved value that the backward finds in the bytes of v, if that is v itself. */
 static Saved *saved_as(const Class *c, const Value *v)
 {
     Saved *s = v->loc == LOC_SAVED ? &c->saved.items[v->loc_index] : NULL;
@@ -51,7 +51,7 @@ static Saved *saved_as(const Class *c, const Value *v)
     return s && s->value == v ? s : NULL;
 }
 
-/* Could v be read before the backward, if nodes that can run again do? */
+/* Can v be read before the backward, given the nodes that can run again? */
 static bool is_there(const Again *a, const Value *v)
 {
     if (v->kind != VAL_NODE)
@@ -61,8 +61,8 @@ static bool is_there(const Again *a, const Value *v)
     return v->def->phase == PHASE_FORWARD && a->can[v->def->id];
 }
 
-/* Does it write where something else lies that stays? A value in the bytes of a saved one
- * is overwritten by it later: then both must run again. */
+/* Would it overwrite something that stays? A value in the bytes of a saved one is
+ * overwritten by it later, so then both must run again. */
 static bool harms(const Again *a, const Node *n)
 {
     for (int k = 0; k < n->n_out; k++) {
@@ -77,8 +77,8 @@ static bool harms(const Again *a, const Node *n)
     return false;
 }
 
-/* Drops what the nodes allowed can make, until nothing changes: a node that cannot run
- * takes with it those that need what it makes. */
+/* Drops what the allowed nodes can make, until nothing changes: if a node cannot run
+ * again, neither can those that need its result. */
 static void find_able(Again *a, bool (*may)(Gen *g, const Node *n))
 {
     const Class *c = a->c;
@@ -103,8 +103,8 @@ static void find_able(Again *a, bool (*may)(Gen *g, const Node *n))
     }
 }
 
-/* Marks what must run so that n can, last first; a value in whose bytes another one comes
- * to lie brings that one along. */
+/* Marks what must run so that n can, last first. If another value will overwrite a needed
+ * value's bytes, it must run again too. */
 static void find_needed(Again *a)
 {
     const Class *c = a->c;
@@ -155,7 +155,7 @@ static void plan_class(Gen *g, Class *c, bool (*may)(Gen *g, const Node *n), Aga
     find_needed(a);
 }
 
-/* ---- before which piece's backward ----------------------------------------------- */
+/* ---- the piece before whose backward a node runs --------------------------------- */
 
 static void raise_to(int *at, int piece, bool *changed)
 {
@@ -163,7 +163,7 @@ static void raise_to(int *at, int piece, bool *changed)
     *at = piece > *at ? piece : *at;
 }
 
-/* The backward's own needs: what it reads is there, what it overwrites was read. */
+/* The needs of the backward: its inputs exist, and what it overwrites has been read. */
 static void meet_backward(const Again *a, const Node *b, int *at, bool *changed)
 {
     const Class *c = a->c;
@@ -184,7 +184,7 @@ static void meet_backward(const Again *a, const Node *b, int *at, bool *changed)
     }
 }
 
-/* What n reads comes no later; what lies in scratch in between, with it. */
+/* What n reads must run no later than n; so must values in scratch in between. */
 static void meet_reader(const Again *a, const Node *n, int *at, bool *changed)
 {
     for (int k = 0; k < n->n_in; k++) {
@@ -198,7 +198,7 @@ static void meet_reader(const Again *a, const Node *n, int *at, bool *changed)
     }
 }
 
-/* By node: the piece before whose backward it runs again, where the block is cut. */
+/* By node: the piece before whose backward it runs again, if the block is cut. */
 static int *find_pieces(const Again *a)
 {
     const Class *c = a->c;
@@ -218,7 +218,7 @@ static int *find_pieces(const Again *a)
 
 /* ---- spans ----------------------------------------------------------------------- */
 
-/* The nodes that run again, or those of them before one piece's backward (at). */
+/* The nodes that run again; or, given `at`, those before one piece's backward. */
 static void make_again(const Again *a, Span *s, const char *name, const int *at,
                        int piece)
 {

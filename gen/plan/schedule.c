@@ -1,33 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schedule.c: what each instruction must wait for, and what therefore happens before
- * what.
+/* schedule.c: what each instruction must wait for, and the resulting order of events.
  *
  * In: instructions and accesses (unroll). Out: Instr.waits with reasons, and the
- * relations of happens-before. Breaks: place.
+ * happens-before relations. Breaks: place.
  *
- * The model. Each rank runs the same program on three in-order streams: instruction b of
- * a stream starts when the one before it is complete, and so are its waits. Nothing else
- * orders streams; host order alone means nothing (on the CPU the host is the compute
- * stream, which is stricter). A collective joins the ranks of its group: it starts and
- * completes; it completes on no rank before it has started on all of its group, and may
- * touch its group's buffers at any time between its own start and completion. So its
- * completion here does not say that the peers have finished reading ours (unless it is
- * closed, see ins_is_closed). A group is all ranks that differ in some bits (mesh.h):
+ * The model:
+ * 1. Each rank runs the same program on three in-order streams. An instruction starts
+ *    when the one before it on its stream is complete and its waits are complete.
+ * 2. Nothing else orders streams. Host order alone has no effect. (On the CPU the host is
+ *    the compute stream, which is stricter.)
+ * 3. A collective joins the ranks of its group. It starts, and it completes: on no rank
+ *    before it has started on all of its group. Between its own start and completion it
+ *    may access its group's buffers at any time.
+ * 4. So its completion here does not imply that peers have finished reading our buffers,
+ *    unless it is closed (see ins_is_closed).
+ * 5. A group is all ranks that differ in some bits (mesh.h).
  *
- *   hb_same(a, b)          a completes before b starts, on one rank: paths of stream
+ * The relations:
+ *   hb_same(a, b)          a completes before b starts, on one rank: by paths of stream
  *                          order and waits.
- *   hb_group(group, a, b)  a completes, on every rank of this one's group, before b
- *                          starts on this one: such a path passes collectives whose bits
- *                          together are all of the group's. (One of the bits m completes
- *                          here when the ranks that differ in m have started it, so
- *                          completed what came before it there; of that, a collective of
- *                          other bits says the same for their ranks.)
+ *   hb_group(group, a, b)  a completes on every rank of this one's group before b starts
+ *                          on this one: by such paths that pass collectives whose bits
+ *                          together are all of the group's. Reason: a collective of the
+ *                          bits m completes here when the ranks that differ in m have
+ *                          started it, so they have completed what came before it there.
+ *                          A collective of other bits among that says the same for
+ *                          their ranks.
  *
- * Waits come from buffers (read after write, write after read, write after write), from
- * the memory that prefetching and reducing may hold (a gather starts when the compute
- * before it in host order is done; a span that opens a gradient buffer leaves
- * reduces_in_flight), and from buffers that peers may still read when a loop comes round.
- * A wait that the others imply is left out. */
+ * Waits have three sources:
+ * 1. Buffers: read after write, write after read, write after write.
+ * 2. Memory limits on prefetching and reducing: a gather starts when the compute
+ *    instruction before it in host order is complete; a span that opens a gradient buffer
+ *    leaves at most reduces_in_flight reductions running.
+ * 3. Buffers that peers may still read when a loop starts its next turn.
+ * A wait that the others imply is omitted. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -57,7 +63,7 @@ int ins_implied(const Program *p, int id, int pred[2])
     if (before >= 0)
         pred[n++] = before;
     if (before < p->first[i->variant] && i->stream != STREAM_COMPUTE &&
-        i->variant != VARIANT_END) { /* which goes on where LAST stopped */
+        i->variant != VARIANT_END) { /* which continues LAST */
         int entry = variant_entry(p, i->variant);
         if (entry >= 0)
             pred[n++] = entry;
@@ -83,7 +89,7 @@ static void or_row(uint64_t *row, const uint64_t *with, int words)
         row[w] |= with[w];
 }
 
-/* Of a group's relation; -1: none has been asked for. */
+/* The index of a group's relation; -1: there is none. */
 static int find_group(const Program *p, RankBits group)
 {
     for (int k = 0; k < p->n_hb; k++)
@@ -115,7 +121,7 @@ static void close_edge(Program *p, int from, int to)
     set_bit(row(p, 0, from), to);
     for (int k = 0; k < p->n_hb; k++) {
         or_row(row(p, k, from), row(p, k, to), p->hb_words);
-        if (p->hb_of[k] & c->group) { /* what it joins need not come after it */
+        if (p->hb_of[k] & c->group) { /* what remains need not come after it */
             int rest = find_group(p, p->hb_of[k] & ~c->group);
             or_row(row(p, k, from), row(p, rest, to), p->hb_words);
         }
@@ -130,7 +136,8 @@ static void add_group(Program *p, RankBits group)
     }
 }
 
-/* Relations are kept of the groups that occur, and of what collectives leave of them. */
+/* Relations are kept for the groups that occur, and for what remains of them after
+ * collectives. */
 static void find_groups(Program *p)
 {
     p->n_hb = 0;
@@ -159,7 +166,7 @@ void schedule_closure(Gen *g, Program *p)
 {
     clear_relations(g, p);
     for (int id = p->ins.count - 1; id >= 0;
-         id--) { /* all edges go forward: successors are complete */
+         id--) { /* all edges point forward: successors are complete */
         const Instr *i = &p->ins.items[id];
         int pred[2];
         int n_pred = ins_implied(p, id, pred);
@@ -170,7 +177,7 @@ void schedule_closure(Gen *g, Program *p)
     }
 }
 
-/* ---- peers that lag over a loop's end -------------------------------------------- */
+/* ---- peers that lag over the end of a loop --------------------------------------- */
 
 static bool lingers(const Instr *i)
 {
@@ -180,8 +187,8 @@ static bool lingers(const Instr *i)
     return false;
 }
 
-/* Is there a collective of the group in the variant of instruction id after (before) it,
- * on one rank? */
+/* On one rank, does the variant have a collective of the group after (before) instruction
+ * id? */
 static bool collective_beside(const Program *p, int id, RankBits group, bool after)
 {
     int v = (int)p->ins.items[id].variant;
@@ -201,7 +208,7 @@ static bool variant_joins(const Program *p, int v, RankBits group)
 }
 
 /* open[v]: remote readers of any variant that may still run on a peer when v has ended
- * here. LAST followed by END is one line of the program, known to hb_group. */
+ * here. LAST and END are one stretch of the program, so hb_group covers them. */
 static void open_readers(const Gen *g, bool *open[N_VARIANTS])
 {
     const Program *p = &g->prog;
@@ -221,7 +228,7 @@ static void open_readers(const Gen *g, bool *open[N_VARIANTS])
     }
 }
 
-/* The writes of variant `to` that no collective of the reader's group comes before. */
+/* The writes of variant `to` before its first collective of the reader's group. */
 static void hit_early(const Program *p, int reader, int to, OpenHit hit, void *ctx)
 {
     for (int w = p->first[to]; w < p->first[to] + p->count[to]; w++)
@@ -264,13 +271,13 @@ typedef struct Scheduler {
     struct {
         Candidate *items;
         int count, cap;
-    } cand;      /* of the instruction at hand */
-    int *writer; /* per buffer: last writing instruction of this variant, or -1 */
+    } cand;      /* of the current instruction */
+    int *writer; /* per buffer: the last writing instruction of this variant, or -1 */
     struct BufReaders {
         int *items;
         int count, cap;
-    } * readers;             /* since then */
-    bool *opened;            /* gradient buffers that this variant has begun to write */
+    } * readers;             /* since that write */
+    bool *opened;            /* gradient buffers that this variant has started to write */
     int last_compute;        /* of this variant so far */
     int *reduces, n_reduces; /* of this variant so far */
 } Scheduler;
@@ -280,7 +287,7 @@ static void want(Scheduler *s, int id, const char *why)
     Candidate *c;
     for (int k = 0; k < s->cand.count; k++)
         if (s->cand.items[k].id == id)
-            return; /* the first reason stands */
+            return; /* the first reason is kept */
     c = gen_push(s->g, &s->cand);
     c->id = id;
     c->why = why;
@@ -381,14 +388,14 @@ static void follow(Scheduler *s, int id, int pred)
     set_bit(s->before + (size_t)id * w, pred);
 }
 
-/* Keeps of the candidates those that stream order and later candidates do not imply. */
+/* Keeps the candidates that neither stream order nor later candidates imply. */
 static void choose_waits(Scheduler *s, Instr *i)
 {
     int pred[2];
     int n_pred = ins_implied(s->p, i->id, pred);
     for (int k = 0; k < n_pred; k++)
         follow(s, i->id, pred[k]);
-    if (s->cand.count > 1) /* ids are distinct: no ties */
+    if (s->cand.count > 1) /* ids are distinct, so there are no ties */
         qsort(s->cand.items, (size_t)s->cand.count, sizeof *s->cand.items, latest_first);
     for (int k = 0; k < s->cand.count; k++) {
         int id = s->cand.items[k].id;
@@ -406,7 +413,7 @@ static void begin_variant(Scheduler *s, int v)
     s->last_compute = -1;
     memset(s->opened, 0, (size_t)s->p->bufs.count);
     for (int b = 0; v != VARIANT_END && b < s->p->bufs.count; b++) {
-        s->writer[b] = -1; /* END goes on where LAST stopped; others start after a join */
+        s->writer[b] = -1; /* END continues LAST; others start after a join */
         s->readers[b].count = 0;
     }
 }

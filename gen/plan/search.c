@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* search.c: recompute = "auto": spends the target's budget where a byte buys most time.
+/* search.c: recompute = "auto": spends the target's budget where a byte saves most time.
  *
  * In: units and segments (shard), the other choices of policy, and the cost of each
- * choice that the search proposes: the driver plans them one after the other (drive.c),
- * and the search itself calls no pass. Out: what blocks keep, which units stay gathered,
- * the two prefetch depths. Breaks: nothing.
+ * choice that the search proposes. The driver plans the choices one after the other
+ * (drive.c); the search itself calls no pass. Out: what blocks keep, which units stay
+ * gathered, the two prefetch depths. Breaks: nothing.
  *
- * A choice is a vector of numbers, 0 the fastest end of each: of a class, how many of its
- * blocks are recomputed, the first ones, whose memory is free for longest, and how many
- * of those after them drop what cheap ops make; of units of one size, how many are freed
- * between forward and backward, the first ones likewise; by how much each prefetch depth
- * is cut. Every choice is planned, placed and simulated as the step will be, so its bytes
- * are exact and its time is the plan's own.
- *
- * If the fastest vector fits, it is taken. Else single steps away from it are lined up by
- * the roofline's time for each byte they should free, and the shortest run of them that
- * fits is found by bisection; then small exchanges (one number loosened, another
- * tightened) are kept while they make the step shorter. The number of plans tried is
- * bounded by the size of the program alone, so the result is the same everywhere. */
+ * 1. A choice is a vector of numbers; 0 is the fastest value of each. There is a number
+ *    per class for the blocks that are recomputed (the first ones, whose memory is free
+ *    for longest), and one for the blocks after them that drop what cheap ops make; one
+ *    per unit size for the units that are freed between forward and backward (also the
+ *    first ones); and one for how much each prefetch depth is cut.
+ * 2. Every choice is planned, placed and simulated like the final step, so its bytes are
+ *    exact and its time is the plan's own.
+ * 3. If the fastest vector fits, it is taken. Otherwise single steps away from it are
+ *    sorted by the roofline's time per byte that they should free, and bisection finds
+ *    the shortest run of them that fits.
+ * 4. Then small exchanges (one number loosened, another tightened) are kept if they make
+ *    the step shorter.
+ * 5. The number of plans tried depends only on the size of the program, so the result is
+ *    the same everywhere. */
 #include "plan/plan.h"
 #include "base/show.h"
 
@@ -28,10 +30,10 @@ typedef enum { DIM_BLOCKS, DIM_SOME, DIM_UNITS, DIM_FORWARD, DIM_BACKWARD } DimK
 
 typedef struct Dim {
     DimKind kind;
-    int n;         /* its largest number */
+    int n;         /* its largest value */
     int *ids;      /* blocks or units, in the order in which they are tightened */
-    int64_t ps;    /* a step tighter should cost so much time in a micro-step */
-    int64_t bytes; /* and free so many bytes */
+    int64_t ps;    /* estimated cost of one step tighter, in time of a micro-step */
+    int64_t bytes; /* and the bytes that it should free */
 } Dim;
 
 typedef struct Vector {
@@ -39,13 +41,13 @@ typedef struct Vector {
     Cost cost;
 } Vector;
 
-/* A step away from the fastest vector: one dimension a number tighter. */
+/* One dimension a number tighter. */
 typedef struct Step {
     int dim;
     int64_t ps, bytes;
 } Step;
 
-/* Dimension i is loosened by a, and j tightened by b (none if j < 0). */
+/* Dimension i is loosened by a, and j tightened by b (j < 0: none). */
 typedef struct Exchange {
     int i, a, j, b;
 } Exchange;
@@ -71,12 +73,12 @@ typedef struct Search {
     } tried;
     int limit;                 /* plans to try at most */
     int64_t forward, backward; /* prefetch depths of the description */
-    int best;                  /* of those tried; -1: none yet */
-    bool fits;                 /* the best does */
+    int best;                  /* the best one tried; -1: none yet */
+    bool fits;                 /* the best one fits */
     Stage stage;
     int lo, hi; /* AT_BISECTION: a run of hi steps fits, one of lo - 1 does not */
     int at;     /* AT_EXCHANGES: the next one */
-    int *v;     /* the vector that is asked about */
+    int *v;     /* the vector to plan next */
 } Search;
 
 /* ---- one choice ------------------------------------------------------------------ */
@@ -113,7 +115,7 @@ static bool better(const Gen *g, const Search *s, const Cost *a, const Cost *b)
     return a->seconds < b->seconds || (a->seconds == b->seconds && a->bytes < b->bytes);
 }
 
-/* Of the vector asked about, if it was tried before. */
+/* The cost of the current vector, if it was tried before. */
 static const Cost *known_cost(const Search *s)
 {
     size_t bytes = sizeof *s->v * (size_t)s->dims.count;
@@ -123,7 +125,7 @@ static const Cost *known_cost(const Search *s)
     return NULL;
 }
 
-/* ---- what may be chosen ---------------------------------------------------------- */
+/* ---- the dimensions -------------------------------------------------------------- */
 
 static Dim *add_dim(Gen *g, Search *s, DimKind kind, int cap)
 {
@@ -133,7 +135,8 @@ static Dim *add_dim(Gen *g, Search *s, DimKind kind, int cap)
     return d;
 }
 
-/* DIM_BLOCKS of a class comes before its DIM_SOME, which takes of what is left. */
+/* DIM_BLOCKS of a class comes before its DIM_SOME, which applies to the remaining
+ * blocks. */
 static void block_dim(Gen *g, Search *s, const Class *c, DimKind kind)
 {
     Dim *d = NULL;
@@ -168,8 +171,8 @@ static int64_t gathered_bytes(const Gen *g, const Unit *u)
     return bytes;
 }
 
-/* Units of one size; and what cutting a depth would cost: the time of one more gather
- * that nothing hides, for the memory of one unit. */
+/* Dimensions for units of one size; and the price of a smaller depth: the time of one
+ * more exposed gather, for the memory of one unit. */
 static void unit_dims(Gen *g, Search *s)
 {
     Model *m = &g->model;
@@ -203,7 +206,7 @@ static void unit_dims(Gen *g, Search *s)
     }
 }
 
-/* ---- the order of the questions -------------------------------------------------- */
+/* ---- the order in which choices are tried ---------------------------------------- */
 
 static int by_price(const void *a, const void *b)
 {
@@ -246,7 +249,7 @@ static void list_exchanges(Gen *g, Search *s)
     }
 }
 
-/* The next exchange that the best vector has room for is made in s->v. */
+/* Puts the next exchange for which the best vector has room into s->v. */
 static bool next_exchange(Search *s)
 {
     const int *best = s->tried.items[s->best].v;
@@ -263,7 +266,7 @@ static bool next_exchange(Search *s)
     return false;
 }
 
-/* Puts the next vector to ask about into s->v; returns false when the search is over. */
+/* Puts the next vector to try into s->v; false: the search is over. */
 static bool next_vector(Search *s)
 {
     if (s->stage == AT_BISECTION && s->lo >= s->hi)
@@ -288,7 +291,7 @@ static bool next_vector(Search *s)
     return false;
 }
 
-/* Goes on from the cost of s->v. best: it is the best so far. */
+/* Continues with the cost of s->v. best: it is the best so far. */
 static void advance(const Gen *g, Search *s, const Cost *cost, bool best)
 {
     const int middle = s->lo + (s->hi - s->lo) / 2;
@@ -313,7 +316,7 @@ static void advance(const Gen *g, Search *s, const Cost *cost, bool best)
     }
 }
 
-/* Plans of n instructions cost about n * n: fewer for larger ones. */
+/* Planning n instructions takes time in n * n, so larger programs get fewer plans. */
 static int plans_to_try(const Gen *g)
 {
     enum { MOST_PLANS = 400, LEAST_PLANS = 40, WORK = 40000 };

@@ -1,30 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard.c: parameters to units and segments, each parameter element to exactly one
- * place of each copy.
+/* shard.c: assigns parameters to units and segments: each element to exactly one place of
+ * each copy.
  *
  * In: g->blocks and g->params (graph, grad, span), and the mesh. Out: g->units,
  * g->segments, Block.unit, Block.cut, Param.segment, Param.held_elems,
  * Param.offset_elems. Breaks: nothing.
  *
- * A unit is what is gathered and freed together: the pieces of one group of wrap.c. A
- * tied parameter lies in the unit of the first block that uses it. A group without
- * parameters makes no unit.
- *
- * A unit has a segment for each key that its parameters have: (trainable, dtype of the
- * weights, axes along which ranks hold parts). Those that train come first.
- *
- * In a segment parameters follow each other in block order, each at a multiple of
- * GRAIN_ELEMS, and a shard is a multiple of GRAIN_ELEMS too: a 1024-element chunk of a
- * parameter therefore never straddles a shard boundary, which is what lets norms and
- * updates work shard by shard in an order that does not know the mesh. */
+ * 1. A unit is gathered and freed together: the pieces of one group of wrap.c. A tied
+ *    parameter belongs to the unit of the first block that uses it. A group without
+ *    parameters makes no unit.
+ * 2. A unit has a segment for each key of its parameters: (trainable, dtype of the
+ *    weights, axes along which ranks hold parts). Trainable ones come first.
+ * 3. In a segment parameters follow each other in block order, each at a multiple of
+ *    GRAIN_ELEMS, and a shard is a multiple of GRAIN_ELEMS too. So a chunk of 1024
+ *    elements of a parameter never crosses a shard boundary. This lets norms and updates
+ *    work shard by shard in an order that does not depend on the mesh. */
 #include "base/names.h"
 #include "plan/plan.h"
 #include "base/show.h"
 
 #include <string.h>
 
-/* The parameters that belong to a piece: of a tied one, the first block and the first
- * piece that reads it. Appends to ids, which has n. */
+/* The parameters that belong to a piece; a tied one belongs to the first block and the
+ * first piece that read it. Appends to ids, which has n. */
 static int owned_params(const Gen *g, PieceRef at, int *ids, int n)
 {
     const Block *blk = &g->blocks.items[at.block];
@@ -33,7 +31,7 @@ static int owned_params(const Gen *g, PieceRef at, int *ids, int n)
         bool seen = false;
         if (param->block->id != blk->id || blk->cls->params.items[p].piece != at.piece)
             continue;
-        for (int i = 0; i < n; i++) /* one block may name a tied parameter twice */
+        for (int i = 0; i < n; i++) /* one block may use a tied parameter twice */
             seen = seen || ids[i] == param->id;
         if (!seen)
             ids[n++] = param->id;
@@ -56,7 +54,8 @@ static int64_t end_of(const Gen *g, const Segment *s, int n)
 
 void shard_segment(const Gen *g, Segment *s, RankBits over)
 {
-    /* The last parameter is not rounded up: shards may divide evenly without it. */
+    /* The last parameter is not rounded up, because shards may divide evenly without
+     * it. */
     const int64_t end = end_of(g, s, s->n_params);
     mesh_place(g, s, over);
     s->shard_elems = round_up((end + s->shards - 1) / s->shards, GRAIN_ELEMS);
@@ -64,7 +63,7 @@ void shard_segment(const Gen *g, Segment *s, RankBits over)
     s->param_elems = s->elems / group_ranks(s->cut[HELD_PARAMS]);
 }
 
-/* The parameters of the unit's list that have this one's key, in order. */
+/* Takes the parameters of the unit's list that share this one's key, in order. */
 static void add_segment(Gen *g, Unit *u, const Param *like, const int *ids, int n)
 {
     Segment *s = gen_push(g, &g->segments);
@@ -88,7 +87,7 @@ static void add_segment(Gen *g, Unit *u, const Param *like, const int *ids, int 
     shard_segment(g, s, g->model.mesh.axis[AXIS_SHARD].bits);
 }
 
-/* Do the unit's pieces follow each other in the model? */
+/* Are the unit's pieces consecutive in the model? */
 static bool is_run(const Gen *g, const Unit *u)
 {
     for (int k = 1; k < u->n_pieces; k++) {
@@ -103,8 +102,8 @@ static bool is_run(const Gen *g, const Unit *u)
     return true;
 }
 
-/* "layers.0", "layers.0.mlp_up", or of the first and the last: "layers.0..layers.3",
- * "layers.0.qkv..attention", and "embed+head" when others lie between. */
+/* "layers.0", "layers.0.mlp_up", or the first and the last: "layers.0..layers.3",
+ * "layers.0.qkv..attention"; "embed+head" if they are not consecutive. */
 static const char *unit_text(Gen *g, const Unit *u, bool ident)
 {
     bool run = is_run(g, u);
@@ -137,7 +136,7 @@ static int group_params(const Gen *g, const Wrap *w, int group, int *ids)
     return n;
 }
 
-/* One for each key, in the order of their first parameters. */
+/* Adds a segment for each key, in the order of their first parameters. */
 static void add_segments(Gen *g, Unit *u, bool trainable, const int *ids, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -184,7 +183,7 @@ static const char *axes_text(Gen *g, RankBits axes)
     return axes ? text : "whole";
 }
 
-/* The first segment of a unit has its name; others say in what their key differs. */
+/* The first segment of a unit has the unit's name; others add how their key differs. */
 static const char *segment_name(Gen *g, const Unit *u, const Segment *s, const char *dot)
 {
     const Segment *first = &g->segments.items[u->segments[0]];
@@ -198,7 +197,7 @@ static const char *segment_name(Gen *g, const Unit *u, const Segment *s, const c
     return name;
 }
 
-/* Names are known when it is known which blocks are cut. */
+/* Units are named last, because names depend on which blocks are cut. */
 static void name_units(Gen *g)
 {
     for (int b = 0; b < g->blocks.count; b++) {
@@ -244,7 +243,8 @@ static void warn_padding(Gen *g)
     }
 }
 
-/* One unit holds the whole model, and its collectives have nothing to run beside. */
+/* Warns if one unit holds the whole model, so that its collectives have nothing to
+ * overlap with. */
 static void warn_one_unit(Gen *g, const Wrap *w)
 {
     const Model *m = &g->model;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* simulate.c: how long a step should take, by in-order streams and a table of rates.
+/* simulate.c: how long a step should take, from in-order streams and a table of rates.
  *
  * In: instructions and waits (schedule). Out: step_seconds. Breaks: nothing.
  *
- * All ranks are taken to be equal, so a collective starts everywhere at once. Time is
- * integer picoseconds: the same figure on every machine. The rates are the
- * target's (describe/target.c), and meant to be right within a small factor: the
- * figure sets deadlines after which a stalled rank is given up (the runtime multiplies it
- * generously), and compares schedules. It is not a promise of speed. */
+ * All ranks are assumed to be equal, so a collective starts everywhere at once. Time is
+ * in integer picoseconds: the same figure on every machine. The rates are the target's
+ * (describe/target.c) and should be right within a small factor. The figure serves to
+ * compare schedules, and to set deadlines after which a stalled rank is given up (the
+ * runtime multiplies it generously). It is not a promise of speed. */
 #include "plan/plan.h"
 
 #include <string.h>
 
 enum { PS_PER_US = 1000000 };
 
-/* 26 days: legal dimensions reach further, and must not overflow. */
+/* 26 days: legal dimensions could exceed this, and must not overflow. */
 #define MOST_PS (INT64_C(1) << 61)
 
 static int64_t ps_of(double amount, int64_t per_us)
@@ -66,7 +66,7 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
     return rule->f32 ? times(g->model.rates.f32_slower, ps) : ps;
 }
 
-/* Runs the instructions of `from`..`to` from time 0; returns when all are complete. */
+/* Runs the instructions from .. to, starting at time 0; returns when all are complete. */
 static int64_t run_range(const Gen *g, int from, int to, int64_t *start, int64_t *end)
 {
     const Program *p = &g->prog;

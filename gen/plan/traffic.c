@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* traffic.c: the bytes that rank 0 receives from its peers in a step, by kind. In: the
- * unrolled program. Out: sums, which the runtime's counters (--stats) equal. */
+ * unrolled program. Out: sums, equal to the runtime's counters (--stats). */
 #include "plan/plan.h"
 
-/* Of a sum over copies: from ranks that stand elsewhere along mesh.replicate. Each rank
- * sums one slice of everybody's part, then reads the slices that the others have
+/* Bytes that a sum over copies receives from other places along mesh.replicate. Each
+ * rank sums one slice of every copy's part, then reads the slices that the others have
  * summed. */
 static int64_t crossing_bytes(const Gen *g, const Instr *i)
 {
@@ -28,7 +28,7 @@ Traffic plan_traffic(const Gen *g)
         const Instr *i = &g->prog.ins.items[id];
         int64_t turns = variant_turns(g, i->variant);
         if (i->batch >= 0)
-            continue; /* below: moved_bytes is of the rank with most */
+            continue; /* counted below: moved_bytes is for the rank with most */
         int64_t crossing = i->kind == INS_ALL_REDUCE ? crossing_bytes(g, i) : 0;
         t.gathered += i->stream == STREAM_GATHER ? turns * i->moved_bytes : 0;
         t.reduced += i->stream == STREAM_REDUCE ? turns * (i->moved_bytes - crossing) : 0;

@@ -4,46 +4,49 @@
  * In: segments (shard), spans (span), the choices of policy. Out: g->prog: instructions,
  * accesses, buffers (without offsets), bindings, rounds. Breaks: schedule and place.
  *
- * Three lines are written for a step, LOCAL, LAST and END; its loops and the tasks of
- * each line are a tree (unroll_order.c). LOCAL adds gradients without a collective on
- * them; LAST also reduces them. INS_MERGE adds the node of a finished leaf into the
- * partial sums. In LAST it follows the reduction (sharded) or precedes it (unsharded). In
- * LOCAL all merges stand at the end, and run only in the last micro-batch of a leaf. END
- * is norms, their one reduction, and the updates.
+ * The variants:
+ * 1. A step has three lines, LOCAL, LAST and END; its loops and the tasks of each line
+ *    are a tree (unroll_order.c). LOCAL adds gradients without collectives on them; LAST
+ *    also reduces them; END has the norms, their one reduction, and the updates.
+ * 2. INS_MERGE adds the node of a finished leaf to the partial sums. In LAST it follows
+ *    the reduction (sharded) or precedes it (unsharded). In LOCAL all merges stand at the
+ *    end, and run only in the last micro-batch of a leaf.
+ * 3. EVAL is LAST's forward, instruction by instruction on the same buffers, with the
+ *    evaluation of the block that ends the model instead of its backward. It may run
+ *    between any two steps, as often as needed.
+ * 4. A variant begins when everything of the previous one is complete on this rank: its
+ *    last compute instruction follows all its collectives. (After LAST with one round,
+ *    END itself waits for the reductions, segment by segment.)
  *
- * EVAL stands beside them: the forward of LAST, instruction by instruction, on the same
- * buffers, and the block that ends the model evaluated instead of its backward. It may
- * run between any two steps, as often as one likes.
+ * Sums and weights:
+ * 1. A segment's gradient is summed within the ranks that hold one copy
+ *    (INS_REDUCE_SCATTER) and across copies (INS_ALL_REDUCE). The tree over leaves
+ *    determines the order: sharded accumulation sums over ranks within the copy first,
+ *    then over rounds, then over copies; unsharded over rounds, within, across. So the
+ *    sum across follows the sum within, except in sharded accumulation over several
+ *    rounds: there it follows the last merge, in END.
+ * 2. If every rank holds the weights whole and updates a part of them (shard_optimizer),
+ *    spans read them in place, and END sends each updated part to all ranks.
  *
- * A segment's gradient is summed within the ranks that hold one copy (INS_REDUCE_SCATTER)
- * and across copies (INS_ALL_REDUCE). The order of the tree over leaves says when: bits
- * of the rank within its copy first, then of the round, then of the copy (sharded); of
- * the round, within, across (unsharded). So the sum across follows the one within, except
- * in sharded accumulation over several rounds: there it waits for the last merge, in END.
- *
- * Where every rank holds the weights whole and updates a part of them (shard_optimizer),
- * spans read them where they lie, and END hands each updated part to all ranks.
- *
- * A variant begins when everything of the one before is complete on this rank: its last
- * compute instruction comes after all its collectives. (After LAST with one round, END
- * itself waits for the reductions, segment by segment.)
- *
- * Gathers: an instance of a segment spans consecutive reading spans. Other units' spans
- * in between end it unless the unit keeps its weights (keep_gathered): then the segment
- * stays to its last reader. So the last unit is never resharded between its forward and
- * its backward, and a wrapped group is gathered once. Where a smaller group shares the
- * weights between forward and backward, each rank keeps its part after the last reader of
- * the forward (INS_KEEP), and the backward's gather asks that group only.
- *
- * The gather for turn t is issued before the first span of turn t - ahead, where ahead is
- * the depth. In the backward this is order "pre". Order "post" issues it after the last
- * span of turn t - depth instead, before the reductions which that one completes: one
- * unit less is gathered beside it, and where collectives take turns the reduction runs
- * beside the next span, not before its weights. "none" issues it after those reductions,
- * before its own turn. A gather starts when the compute before it in host order is over
- * (schedule), so no more than in_flight units are gathered at once, the one at hand
- * included: what FSDP's limit_all_gathers bounds. A unit that stays gathered (no reshard)
- * counts until its first use. */
+ * Gathers:
+ * 1. An instance of a segment covers consecutive spans that read it. Spans of other units
+ *    in between end it, unless the unit keeps its weights (keep_gathered): then it lasts
+ *    to its last reader. So the last unit is never resharded between its forward and its
+ *    backward, and a wrapped group is gathered once.
+ * 2. If a smaller group shares the weights between forward and backward, each rank keeps
+ *    its part after the last reader of the forward (INS_KEEP), and the backward's gather
+ *    asks only that group.
+ * 3. The gather for turn t is issued before the first span of turn t - ahead, where ahead
+ *    is the depth. In the backward this is order "pre".
+ * 4. Order "post" issues it after the last span of turn t - depth, before the reductions
+ *    that this span completes. So one unit less is gathered meanwhile, and where
+ *    collectives take turns, the reduction runs beside the next span instead of before
+ *    its weights.
+ * 5. Order "none" issues it after those reductions, before its own turn.
+ * 6. A gather starts when the compute instruction before it in host order is complete
+ *    (schedule). So no more than in_flight units are gathered at once, the current one
+ *    included: what FSDP's limit_all_gathers bounds. A unit that stays gathered (no
+ *    reshard) counts until its first use. */
 #include "plan/unroll.h"
 
 #include <stdlib.h>
@@ -101,7 +104,7 @@ static void find_uses(Unroller *u)
 
 /* ---- turns ----------------------------------------------------------------------- */
 
-/* Consecutive tasks of one unit and part are a turn: its weights are gathered once. */
+/* Consecutive tasks of one unit and part form a turn: its weights are gathered once. */
 static void number_turns(Unroller *u, Variant v)
 {
     const Task *tasks = u->p->tasks[v];
@@ -144,7 +147,7 @@ static bool writes_segment(const Unroller *u, int pos, int segment)
     return false;
 }
 
-/* May the segment stay gathered from a to b although nothing between reads it? */
+/* May the segment stay gathered from a to b although nothing in between reads it? */
 static bool stays_gathered(const Unroller *u, int unit, int a, int b)
 {
     if (u->g->units.items[unit].keep_gathered)
@@ -178,7 +181,7 @@ static int issue_turn(const Unroller *u, const Instance *in, int after_pos)
     int64_t ahead = plan_units_ahead(&u->g->model, s->phase);
     int turn = (int)max_i64(back ? u->first_backward_turn : 0, s->turn - ahead);
     while (turn < s->turn && u->turn_first[turn] <= after_pos)
-        turn++; /* the instance before is still being read */
+        turn++; /* the previous instance is still being read */
     return turn;
 }
 
@@ -203,7 +206,8 @@ static int last_forward_reader(const Unroller *u, int segment)
     return last;
 }
 
-/* (segment, position) pairs of all readings, grouped by segment in order of position. */
+/* Lists (segment, position) pairs of all reads, grouped by segment in order of
+ * position. */
 static void find_instances(Unroller *u)
 {
     Gen *g = u->g;
@@ -212,7 +216,7 @@ static void find_instances(Unroller *u)
         cap += g->blocks.items[u->seq[pos].block].cls->params.count;
     u->inst = gen_alloc(g, sizeof *u->inst * (size_t)(cap + 1));
     u->n_inst = 0;
-    if (!u->keep_at) { /* evaluation keeps what training does: its forward is the same */
+    if (!u->keep_at) { /* evaluation keeps what training keeps: its forward is the same */
         u->keep_at = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
         memset(u->keep_at, -1, sizeof(int) * (size_t)g->segments.count);
     }
@@ -263,7 +267,7 @@ static void find_last_writers(Unroller *u)
 
 /* ---- variants -------------------------------------------------------------------- */
 
-/* A reduction's merge waits for it, so it comes only where the compute stream waits for
+/* A merge waits for its reduction, so it is placed where the compute stream waits for
  * that reduction anyway (schedule: reductions in flight). */
 static void merge_reduced(Unroller *u, int in_flight)
 {
@@ -274,8 +278,8 @@ static void merge_reduced(Unroller *u, int in_flight)
         unroll_merge(u, u->reduce_order[u->n_merged++]);
 }
 
-/* Do leaves' sums over the ranks of a copy meet partial sums of other rounds, before the
- * sum over copies? */
+/* Are sums of leaves over the ranks of a copy merged with other rounds before the sum
+ * over copies? */
 static bool merges_between(const Unroller *u)
 {
     return u->p->rounds > 1 && u->g->model.accumulate_sharded;
@@ -286,7 +290,8 @@ static void finish_segment(Unroller *u, int segment)
     const Segment *s = &u->g->segments.items[segment];
     if (u->variant != VARIANT_LAST)
         return;
-    /* here where no reduction comes before it, for merge_reduced to follow */
+    /* Place the merge here if no reduction comes before it, so that merge_reduced can
+     * follow. */
     if (u->p->rounds > 1 && (!merges_between(u) || !s->within))
         unroll_merge(u, segment);
     if (s->within)
@@ -295,7 +300,7 @@ static void finish_segment(Unroller *u, int segment)
         unroll_all_reduce(u, segment);
 }
 
-/* Does a turn's end issue the gathers of the next one, ahead of its own reductions? */
+/* Does the end of a turn issue the gathers of the next one before its own reductions? */
 static bool issues_early(const Unroller *u, int turn)
 {
     return plan_gathers_after(&u->g->model) && turn > u->first_backward_turn;
@@ -352,7 +357,7 @@ static void unroll_evaluation(Unroller *training)
         return;
     number_turns(&u, VARIANT_EVAL);
     find_instances(&u);
-    find_last_writers(&u); /* none */
+    find_last_writers(&u); /* there are none */
     unroll_evaluate_buffers(&u, training);
     unroll_variant(&u, VARIANT_EVAL);
 }

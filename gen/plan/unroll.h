@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unroll.h: the working state shared by unroll_order.c (the step's loops and tasks),
- * unroll.c (their instructions, in order), unroll_bufs.c (its buffers) and unroll_ins.c
- * (what each instruction touches). Private to the pass. */
+/* unroll.h: the working state shared by unroll_order.c (the step's loops and tasks), unroll.c
+ * (their instructions, in order), unroll_bufs.c (its buffers), unroll_ins.c (what each instruction
+ * accesses) and unroll_end.c. Private to the pass. */
 #ifndef UNROLL_H
 #define UNROLL_H
 
 #include "plan/plan.h"
 
-/* Of runtime/rt.h: RT_CONTROL_BYTES. A test compares. */
+/* From runtime/rt.h: RT_CONTROL_BYTES. A test compares. */
 enum { SUPERACC_WORDS = 72, CONTROL_EXTRA_BYTES = 4096 };
 
 /* Which weights a span reads and which gradients it writes, by phase; found once. */
@@ -21,8 +21,8 @@ static inline int use_of(Phase phase)
     return phase == PHASE_BACKWARD;
 }
 
-/* Recomputing is a part of the backward: it shares its gathers and its turn. Evaluation
- * stands in its place. */
+/* Recomputing is part of the backward: it shares its gathers and its turn. Evaluation takes the
+ * backward's place. */
 static inline Phase part_of(Phase phase)
 {
     return phase == PHASE_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD;
@@ -31,9 +31,9 @@ static inline Phase part_of(Phase phase)
 /* One span of the micro-step, in the order the compute stream runs them. */
 typedef struct SeqSpan {
     int block;
-    int piece; /* -1: all of the block's */
+    int piece; /* -1: all pieces of the block */
     Phase phase;
-    int unit; /* of its own parameters, -1 if there are none */
+    int unit; /* the unit of its own parameters; -1: it has none */
     int turn; /* consecutive spans of one unit and phase */
 } SeqSpan;
 
@@ -48,8 +48,8 @@ typedef struct Instance {
 typedef struct Unroller {
     Gen *g;
     Program *p;
-    SpanUse **use; /* by class id; [0] of the whole block, [1 + piece]; then likewise of
-                      what KEEP_SOME runs again; then of evaluation */
+    SpanUse **use; /* by class id; [0] for the whole block, [1 + piece]; then likewise for what
+                    * KEEP_SOME runs again; then for evaluation */
     int n_seq, n_turns, first_backward_turn;
     SeqSpan *seq;
     int *turn_first; /* first position of each turn */
@@ -57,20 +57,20 @@ typedef struct Unroller {
     Instance *inst; /* in order of first use */
     /* Per segment: its buffers. */
     int *param_shard, *master, *moment1, *moment2, *grad_shard, *partials, *grad, *kept;
-    int *direction; /* of segments with matrices, -1; per batch, what ranks own */
+    int *direction; /* of segments with matrices, else -1; per batch, what ranks own */
     int *owned, *workspace;
-    int *last_writer; /* position of the last span that writes its gradients, -1 */
-    int *keep_at;     /* position of the span after which the rank's part is kept, -1 */
+    int *last_writer; /* position of the last span that writes its gradients; -1: none */
+    int *keep_at;     /* position of the span after which the rank's part is kept; -1: none */
     /* Per block. */
     int *out, *d_out, *saved, *scratch[2];
-    /* Of recomputed blocks: what the first forward saves for nobody; outputs and scratch
-     * of the second. */
+    /* Of recomputed blocks: what the first forward saves in vain; outputs and scratch of the
+     * second. */
     int *dropped, *out_again, *scratch_again;
-    int *again; /* of KEEP_SOME: what is computed again; dropped is its first place */
+    int *again; /* for KEEP_SOME: what is computed again; dropped is the first place */
     int *consts, control;
-    int logits, scratch_evaluate; /* -1 where nothing evaluates, or needs scratch */
-    int staging; /* -1 where nothing is reduced over ranks, or not by us */
-    int data[N_DATA]; /* starts: -1 where sequences are whole */
+    int logits, scratch_evaluate; /* -1: nothing evaluates, or needs scratch */
+    int staging; /* -1: nothing is reduced over ranks, or not by us */
+    int data[N_DATA]; /* starts: -1 unless documents are packed */
     /* While one variant is written: */
     Variant variant;
     bool *param_written; /* by global parameter: its gradient has a first contribution */
@@ -92,27 +92,27 @@ static inline const SpanUse *seq_use(const Unroller *u, const SeqSpan *s)
 
 void unroll_order(Gen *g);
 void unroll_buffers(Unroller *u);
-/* Of evaluation: its logits and scratch; gathers that the forward does not begin. */
+/* Buffers of evaluation: logits and scratch; gathers that the forward does not start. */
 void unroll_evaluate_buffers(Unroller *u, const Unroller *training);
-/* The unit's span as an instruction with every access and binding. pos: in seq. */
+/* The unit's span as an instruction with all accesses and bindings. pos: in seq. */
 void unroll_span(Unroller *u, int pos);
 void unroll_gather(Unroller *u, const Instance *inst);
 void unroll_keep(Unroller *u, int segment);
 void unroll_gather_updated(Unroller *u, int segment);
-/* Sums within the ranks of a copy; across copies. */
+/* Sums within the ranks of a copy; and across copies. */
 void unroll_reduce(Unroller *u, int segment);
 void unroll_all_reduce(Unroller *u, int segment);
 void unroll_merge(Unroller *u, int segment);
 
-/* A buffer; one of a segment, flat; an instruction of the variant at hand, and what it
- * touches. */
+/* Adds a buffer; a flat buffer of a segment; an instruction of the current variant; an access of an
+ * instruction. */
 int unroll_buffer(Unroller *u, BufKind kind, Space space, const char *name,
                   const char *what, int64_t bytes);
 int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
                 const Segment *s, Dtype dtype, int64_t elems, int64_t levels);
 Instr *unroll_ins(Unroller *u, InsKind kind);
 void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote);
-/* All that its kind says (InsRule.uses), when its operands are known. */
+/* Adds all accesses of its kind (InsRule.uses), once its operands are known. */
 void unroll_uses(Unroller *u, Instr *i);
 void unroll_directions(Unroller *u, Instr *i, bool write); /* of its batch */
 

@@ -2,11 +2,11 @@
 /* unroll_bufs.c: the buffers of the step. In: the Unroller's order of spans, gathers and
  * reductions. Out: buffers without offsets.
  *
- * What peers touch lies in the symmetric space: parameter shards and kept parts (gathers
+ * The symmetric space holds what peers access: parameter shards and kept parts (gathers
  * read them), gradient buffers (reductions read them), gradient shards that copies sum in
- * place, the runtime's exchange area. All else is local. Where a rank holds a segment's
- * weights whole it gathers nothing for spans, which read them at rest; where it holds
- * all of the state too, spans write the gradient where its sum will lie. */
+ * place, the runtime's exchange area. Everything else is local. If a rank holds a
+ * segment's weights whole, spans read them at rest and nothing is gathered. If it holds
+ * all of the state too, spans write the gradient to the place of its sum. */
 #include "plan/unroll.h"
 #include "base/show.h"
 
@@ -35,7 +35,7 @@ int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
 {
     Gen *g = u->g;
     const int64_t dim[] = {levels, elems};
-    const int first = levels == 1; /* of one level: [elems] alone */
+    const int first = levels == 1; /* with one level: [elems] alone */
     const char *what =
         gen_printf(g, "%s %s", show_shape(g, dim + first, 2 - first), dtype_name(dtype));
     int id = unroll_buffer(u, kind, space, gen_printf(g, "%s_%s", prefix, s->ident), what,
@@ -44,7 +44,7 @@ int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
     return id;
 }
 
-/* Between GPUs the ranks that send write where it lands. */
+/* Between GPUs, ranks write into the receivers' buffers. */
 static Space gathered_space(const Unroller *u)
 {
     return u->g->model.target->peers_write_gathered ? SPACE_SYMMETRIC : SPACE_LOCAL;
@@ -78,7 +78,8 @@ static void gradient_buffers(Unroller *u, const Segment *s)
     }
 }
 
-/* Where matrices have one moment, there is a second one of all else alone. */
+/* Where matrices have one moment, everything else has a second one, in a buffer of its
+ * own. */
 static void second_moments(Unroller *u, const Segment *s)
 {
     const Model *m = &u->g->model;
@@ -106,8 +107,8 @@ static void segment_buffers(Unroller *u)
         u->param_shard[i] = unroll_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC,
                                         "param_shard", s, s->dtype, s->param_elems, 1);
         if (!s->trainable)
-            continue;                   /* as it was loaded: no gradient, no state */
-        if (segment_has_master(m, s)) { /* else the shard is the master */
+            continue;                   /* frozen: no gradient, no state */
+        if (segment_has_master(m, s)) { /* otherwise the shard is the master */
             u->master[i] = unroll_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s,
                                        m->master_dtype, s->shard_elems, 1);
         }
@@ -144,9 +145,9 @@ static void shared_buffers(Unroller *u)
         round_up(m->micro_batches * 8 + SUPERACC_WORDS * 8 + CONTROL_EXTRA_BYTES, 256));
 }
 
-/* What the target's libraries work in: fixed here, so that nothing is allocated later.
- * The parts of a segment that a rank receives from others to add them, or less: the
- * runtime takes them slice by slice, of whole grains. */
+/* Workspace of the target's libraries, fixed here so that nothing is allocated later. And
+ * the parts of a segment that a rank receives from others to add them; if the buffer is
+ * smaller, the runtime takes them slice by slice, in whole grains. */
 static void target_buffers(Unroller *u)
 {
     Gen *g = u->g;
@@ -176,7 +177,7 @@ static const char *value_text(Gen *g, const Value *v)
     return gen_printf(g, "%s %s", shape_text(g, v), dtype_name(v->dtype));
 }
 
-/* One buffer for each output; ids follow each other. Returns the first. */
+/* One buffer per output, with consecutive ids. Returns the first. */
 static int boundary_buffers(Unroller *u, const Block *b, BufKind kind, const char *prefix,
                             Value *const *values)
 {
@@ -213,8 +214,8 @@ static bool makes_out(const Span *s)
     return false;
 }
 
-/* Of a recomputed block: the slab that its first forward fills for nobody, and what is
- * written when it is computed again. */
+/* For a recomputed block: the slab that its first forward fills in vain, and the buffers
+ * of its second run. */
 static void again_buffers(Unroller *u, const Block *b)
 {
     Gen *g = u->g;
@@ -298,7 +299,7 @@ static void gathered_buffers(Unroller *u)
 }
 
 /* What the forward of training gathers is gathered to the same place; what evaluation
- * reads after it has one of its own. */
+ * reads after it gets a place of its own. */
 void unroll_evaluate_buffers(Unroller *u, const Unroller *training)
 {
     Gen *g = u->g;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unroll_end.c: the end of a step: norms, their one exchange, the updates, and the
- * updated weights on their way to the other ranks that hold them whole; and where the
- * optimizer treats matrices as a whole, their way to the ranks that own them and back.
- * In: the Unroller with the buffers of segments. Out: END's instructions with complete
- * access lists; buffers of matrices.
+/* unroll_end.c: the end of a step: norms, their one exchange, the updates; then updated
+ * weights go to the other ranks that hold them whole. If the optimizer treats matrices as
+ * a whole, they go to the ranks that own them and back. In: the Unroller with the buffers
+ * of segments. Out: END's instructions with complete access lists; buffers of matrices.
  *
- * Of a batch: every rank writes the directions of its shard (INS_MOMENTUM), owners read
- * theirs (INS_TO_OWNERS), compute (INS_MATRICES), all read their parts of the results
- * over the directions (INS_FROM_OWNERS) and take the step (INS_STEP). A batch is on its
- * way to its owners while they compute the one before, and its results come back while
- * they compute the next; so at most two are alive at once, in bytes that the micro-steps
- * need no more. */
+ * A batch of matrices takes five instructions:
+ * 1. Every rank writes the directions of its shard (INS_MOMENTUM).
+ * 2. Owners read their matrices (INS_TO_OWNERS).
+ * 3. Owners compute (INS_MATRICES).
+ * 4. All ranks read their parts of the results over the directions (INS_FROM_OWNERS).
+ * 5. All ranks take the step (INS_STEP).
+ * A batch travels to its owners while they compute the previous one, and its results
+ * return while they compute the next. So at most two batches are alive at once, in bytes
+ * that the micro-steps no longer need. */
 #include "ops/ops.h"
 #include "plan/unroll.h"
 #include "base/show.h"
@@ -75,7 +77,7 @@ static Instr *batch_ins(Unroller *u, InsKind kind, const Batch *b)
     return i;
 }
 
-/* What makes the directions, or steps by them. */
+/* Adds the instructions that make the directions, or take the step with them. */
 static void shard_updates(Unroller *u, InsKind kind, const Batch *b)
 {
     for (int s = b->first_segment; s <= b->last_segment; s++) {
@@ -92,7 +94,7 @@ static void shard_updates(Unroller *u, InsKind kind, const Batch *b)
     }
 }
 
-/* The largest of all ranks' shares: how long it takes. */
+/* The largest share of any rank, which determines the time. */
 static int64_t most_moved(const Gen *g, int batch, bool to_owners)
 {
     int64_t most = 0;
@@ -103,7 +105,7 @@ static int64_t most_moved(const Gen *g, int batch, bool to_owners)
     return most;
 }
 
-/* Where each rank holds all of a segment its matrices are whole already. */
+/* If each rank holds all of a segment, its matrices are whole already. */
 static void to_owners(Unroller *u, const Batch *b)
 {
     RankBits within = u->g->segments.items[b->first_segment].within;
@@ -163,7 +165,8 @@ static void share(Unroller *u, int segment)
         unroll_gather_updated(u, segment);
 }
 
-/* Spans of the next step read what END gathers: it ends when all of that is here. */
+/* Spans of the next step read what END gathers, so END ends when all of that has
+ * arrived. */
 static void close_step(Unroller *u)
 {
     bool any = false;
@@ -177,7 +180,7 @@ static void norms(Unroller *u)
 {
     Gen *g = u->g;
     Instr *i;
-    for (int s = g->segments.count - 1; s >= 0; s--) { /* as reductions end */
+    for (int s = g->segments.count - 1; s >= 0; s--) { /* in order of reductions' ends */
         if (!g->segments.items[s].trainable)
             continue;
         i = unroll_ins(u, INS_NORM);
@@ -203,7 +206,7 @@ static void update(Unroller *u, int segment)
     unroll_uses(u, i);
 }
 
-/* In the order in which the next forward needs them. */
+/* In the order in which the next forward needs the weights. */
 void unroll_end(Unroller *u)
 {
     Gen *g = u->g;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unroll_ins.c: the instructions of unroll with everything they touch. In: the
- * Unroller's order of spans, gathers and reductions, its buffers. Out: instructions with
- * complete access lists (placement and scheduling know a conflict only from these);
- * bindings of weights and gradients. */
+/* unroll_ins.c: the instructions of unroll with all their accesses. In: the Unroller's
+ * order of spans, gathers and reductions, its buffers. Out: instructions with complete
+ * access lists, the only source of conflicts for placement and scheduling; bindings of
+ * weights and gradients. */
 #include "plan/unroll.h"
 
 #include <string.h>
 
 /* ---- instructions ---------------------------------------------------------------- */
 
-/* The order in which a kind that sums does so. */
+/* The order of additions of a kind that sums. */
 static SumOrder sum_order(const Gen *g, InsKind kind)
 {
     return !ins_rule(kind)->sums    ? ORDER_NONE
@@ -33,7 +33,7 @@ Instr *unroll_ins(Unroller *u, InsKind kind)
     return i;
 }
 
-/* One access of each (buffer, remote); a write wins over a read. */
+/* One access per (buffer, remote); a write includes a read. */
 void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
 {
     Access *grown;
@@ -56,9 +56,10 @@ void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
         (Access){.buffer = buffer, .write = write, .remote = remote};
 }
 
-/* ---- what they touch, by kinds.c ------------------------------------------------- */
+/* ---- accesses by kind (kinds.c) -------------------------------------------------- */
 
-/* Of every segment of the instruction's batch, or that END gathers. */
+/* Accesses of every segment of the instruction's batch, or of every segment that END
+ * gathers. */
 static void touch_segments(Unroller *u, Instr *i, InsUse use)
 {
     for (int k = 0; k < u->g->segments.count; k++) {
@@ -142,7 +143,7 @@ void unroll_keep(Unroller *u, int segment)
     unroll_uses(u, i);
 }
 
-/* In place: each rank's part of the weights that it updated, to all that hold them
+/* In place: each rank's updated part of the weights, to all ranks that hold them
  * whole. */
 void unroll_gather_updated(Unroller *u, int segment)
 {
@@ -274,7 +275,7 @@ static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
     switch (a->kind) {
     case ARG_PARAMS:
     case ARG_GRADS:
-        break; /* bind_params */
+        break; /* bind_params does these */
     case ARG_CONST:
         unroll_touch(u, i, u->consts[a->index], false, false);
         break;

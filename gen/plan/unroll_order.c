@@ -2,15 +2,15 @@
 /* unroll_order.c: the step as a tree of loops and tasks.
  *
  * In: blocks with what they keep (policy), leaves, micro-batches, ranks. Out: p->step,
- * the tasks of each line, rounds. What reads them: unroll, which makes instructions of
- * each line; schedule and place (what may follow what); simulate and the figures (how
- * often); the emitter. The checkers (prove/) derive the same from the description alone,
- * on purpose.
+ * the tasks of each line, rounds. Its readers are unroll (instructions of each line),
+ * schedule and place (what may follow what), simulate and the figures (how often), and
+ * the emitter. The checkers (prove/) derive the same from the description alone, on
+ * purpose.
  *
  *   sharded accumulation    rounds x { (leaf_micro_batches - 1) x LOCAL, LAST }, END
  *   unsharded accumulation  (rounds * leaf_micro_batches - 1) x LOCAL, LAST, END
  *
- * A loop of no turns is left out, and so is a single round. */
+ * A loop without turns is omitted, and so is a loop of one round. */
 #include "plan/unroll.h"
 
 #include <string.h>
@@ -63,11 +63,11 @@ int64_t variant_turns(const Gen *g, Variant v)
 }
 
 typedef struct Walk {
-    int first, last; /* lines met, -1: none yet */
+    int first, last; /* lines met; -1: none yet */
     unsigned next[N_VARIANTS];
 } Walk;
 
-/* Twice round each loop shows all that may follow each other. */
+/* Two turns of each loop show everything that may follow each other. */
 static void walk(Walk *w, const StepNode *node)
 {
     if (node->of == NODE_LINE) {
@@ -105,8 +105,8 @@ static void add_task(Tasks *t, int block, int piece, Phase phase)
         t->items[t->count++] = (Task){block, piece, phase, 0};
 }
 
-/* A block is one call of the schedule, or, where the wrap cuts it, one for each piece.
- * What KEEP_SOME dropped is computed again right before the backward that needs it. */
+/* A block is one call of the schedule, or one per piece if the wrap cuts it. What
+ * KEEP_SOME dropped is computed again right before the backward that needs it. */
 static void add_block(Tasks *t, int block, Phase phase)
 {
     const Block *b = &t->g->blocks.items[block];

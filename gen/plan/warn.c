@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* warn.c: plans that run, and cost more than they need to.
+/* warn.c: warns of plans that run but cost more than they need to.
  *
- * In: the whole plan and its predicted times (simulate). Out: warnings, each with
- * numbers of this plan and what to write instead. Earlier passes warn of what the
- * description alone or the units show (check.c, shard.c). */
+ * In: the whole plan and its predicted times (simulate). Out: warnings, each with numbers
+ * of this plan and what to write instead. Earlier passes warn of what the description or
+ * the units alone show (check.c, shard.c). */
 #include "plan/plan.h"
 #include "base/show.h"
 
@@ -15,7 +15,7 @@ static int64_t between_nodes(const Gen *g, const Instr *i)
             far = size / near;
     int64_t dtype =
         dtype_bytes(i->kind == INS_ALL_GATHER && s ? s->dtype : g->model.reduce_dtype);
-    int64_t from = mesh_two_hops(g, i->group) ? far - 1 : size - near; /* ranks read */
+    int64_t from = mesh_two_hops(g, i->group) ? far - 1 : size - near; /* peers */
 
     if (!s || far == 1)
         return 0;
@@ -23,7 +23,7 @@ static int64_t between_nodes(const Gen *g, const Instr *i)
         return (size - near) * (s->elems / size) * dtype;
     if (i->kind == INS_REDUCE_SCATTER)
         return from * s->shard_elems * dtype;
-    if (i->kind == INS_ALL_REDUCE) { /* a slice is summed, then the others are read */
+    if (i->kind == INS_ALL_REDUCE) { /* sums a slice, then reads the others */
         int64_t slice = s->shard_elems / size;
 
         return (from + size - near) * slice * dtype;
@@ -43,9 +43,9 @@ static int64_t step_between_nodes(const Gen *g, InsKind kind)
     return bytes;
 }
 
-/* A copy of the model lies on several nodes, although one node could hold it: weights
- * cross nodes in every micro-step. Copies of a node each sum gradients across nodes once
- * a step: of a node's share, what a ring of the copies moves. */
+/* Warns if a copy of the model spans several nodes although one node could hold it:
+ * weights then cross nodes in every micro-step. With a copy per node, only gradients
+ * cross, once a step: a node's share, in a ring over the copies. */
 static void warn_copy_over_nodes(Gen *g)
 {
     const Model *m = &g->model;
@@ -80,7 +80,7 @@ static void warn_copy_over_nodes(Gen *g)
         show_bytes(g, now));
 }
 
-/* The ranks that keep the weights for the backward are not one node's. */
+/* Warns if the ranks that keep the weights for the backward are on several nodes. */
 static void warn_reshard_over_nodes(Gen *g)
 {
     const Model *m = &g->model;
@@ -105,8 +105,8 @@ static void warn_reshard_over_nodes(Gen *g)
                  (long long)node, show_bytes(g, now));
 }
 
-/* A thread that communicates beside the mathematics, and has next to nothing beside which
- * it could: more to move than there is to compute, by the predicted rates. */
+/* Warns of a communication thread with almost nothing to overlap with: by the predicted
+ * rates there is more to move than to compute. */
 static void warn_no_overlap(Gen *g)
 {
     const Program *p = &g->prog;

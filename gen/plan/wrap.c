@@ -2,12 +2,12 @@
 /* wrap.c: which pieces are gathered and freed together; the first part of the shard pass.
  *
  * In: blocks with their pieces, the description's wrap. Out: a Wrap: every piece in one
- * group. Whatever the policy, that is all there is to know: shard.c makes a unit of each
- * group, and nothing after it asks for the policy again. A group's pieces need not be
- * neighbours; then the unit is gathered each time that they come.
+ * group. This partition is the whole result of a policy: shard.c makes a unit of each
+ * group, and no later pass asks for the policy. A group's pieces need not be consecutive;
+ * then the unit is gathered each time one of them runs.
  *
- * Ends of the model are the blocks before the first whose kind repeats and those after
- * the last: the embedding and the head. */
+ * The ends of the model, embedding and head, are the blocks before the first whose kind
+ * repeats and those after the last. */
 #include "describe/load.h"
 #include "base/glob.h"
 #include "plan/plan.h"
@@ -20,8 +20,8 @@ typedef struct Ends {
     int first, last; /* the blocks between the ends: first .. last */
 } Ends;
 
-/* Blocks of one kind, as the architecture named it, may be of several classes: what is
- * frozen makes them. */
+/* Blocks of one kind, as the architecture named it, may belong to several classes, which
+ * differ in what is frozen. */
 static bool same_kind(const Class *a, const Class *b)
 {
     return a == b || (a->hint && b->hint && !strcmp(a->hint, b->hint));
@@ -41,12 +41,12 @@ static Ends find_ends(Gen *g)
             e.first = (int)min_i64(e.first, b);
             e.last = b;
         }
-    if (e.last < 0) /* nothing repeats: the first and the last block are the ends */
+    if (e.last < 0) /* nothing repeats: the ends are the first and the last block */
         e = n > 2 ? (Ends){1, n - 2} : (Ends){n, n - 1};
     return e;
 }
 
-/* A group begins with piece i. */
+/* Starts a group with piece i. */
 static void begin(Wrap *w, int i)
 {
     w->group[i] = w->n_groups++;
@@ -86,9 +86,9 @@ static void per_block(Gen *g, Wrap *w)
     }
 }
 
-/* Blocks are joined while a unit has no more parameters than asked for; a block with more
- * is cut, and its pieces are joined in the same way. open: what the unit before may still
- * take; returns that of the last one made, 0 when it must not grow. */
+/* Joins blocks as long as a unit has no more parameters than the limit. A block with more
+ * is cut, and its pieces are joined in the same way. open: what the previous unit may
+ * still take; returns that of the last unit made, 0 if it must not grow. */
 static int64_t size_block(Wrap *w, int first, int n, int64_t most, int64_t open)
 {
     int64_t all = 0;
@@ -145,8 +145,8 @@ static const char *piece_text(Gen *g, const Wrap *w, int i)
     return piece ? gen_printf(g, "%s.%s", b->name, piece) : b->name;
 }
 
-/* Gives the pieces that the pattern matches, and that no item before it took, to groups:
- * all to `group`, or with -1 each block or piece to one of its own. */
+/* Puts the pieces that the pattern matches, and that no earlier item took, into groups:
+ * all into `group`, or with -1 each block or piece into one of its own. */
 static bool take(Gen *g, Wrap *w, const char *pattern, int group, bool *known)
 {
     bool any = false;
@@ -195,7 +195,7 @@ static void nothing_taken(Gen *g, const Wrap *w, int item, const char *pattern,
              pattern);
 }
 
-/* The list on top of the stack: one group. */
+/* Takes the list on top of the stack as one group. */
 static void take_group(Gen *g, Wrap *w, int item)
 {
     lua_State *L = g->L;
@@ -238,7 +238,7 @@ static void by_name(Gen *g, Wrap *w)
         lua_settop(L, at);
     }
     lua_settop(L, at - 1);
-    for (int i = 0; i < w->n_pieces; i++) { /* the rest: neighbours are one unit */
+    for (int i = 0; i < w->n_pieces; i++) { /* the rest: runs of pieces */
         if (w->group[i] >= 0) {
             rest = -1;
         } else if (rest >= 0) {
@@ -290,7 +290,7 @@ static void push_block(Gen *g, const Wrap *w, int first)
     lua_setfield(L, -2, "params");
 }
 
-/* What the function said of a piece, on top of the stack. */
+/* Takes what the function returned for a piece, on top of the stack. */
 static void answer(Gen *g, Wrap *w, int i, const char *of)
 {
     lua_State *L = g->L;
@@ -330,7 +330,7 @@ static void answer(Gen *g, Wrap *w, int i, const char *of)
     begin(w, i);
 }
 
-/* Keys of the table on top of the stack that name no piece of the block. */
+/* Reports keys of the table on top of the stack that are not pieces of the block. */
 static void unknown_pieces(Gen *g, const Class *c, const char *block)
 {
     lua_State *L = g->L;
@@ -350,7 +350,7 @@ static void unknown_pieces(Gen *g, const Class *c, const char *block)
                         : "it has no pieces: return true, false or the name of a unit",
             "wrap: of %s the function returned a table with %s, which is not a piece",
             block, check_show(g, -1));
-        break; /* one is enough */
+        break; /* one message is enough */
     }
     lua_pop(L, 2);
 }
@@ -386,7 +386,7 @@ static void ask_block(Gen *g, Wrap *w, int first)
     lua_settop(L, top);
 }
 
-/* The units as by_name would list them. */
+/* Pushes the units as by_name would list them. */
 static void push_names(Gen *g, const Wrap *w)
 {
     lua_State *L = g->L;
@@ -414,7 +414,7 @@ static void by_function(Gen *g, Wrap *w)
 {
     for (int i = 0; i < w->n_pieces; i += pieces_of(g, w->piece[i].block)) {
         ask_block(g, w, i);
-        if (diag_errors(g)) /* of the next block it would say the same */
+        if (diag_errors(g)) /* the next block would fail alike */
             return;
     }
     push_names(g, w);
@@ -441,7 +441,7 @@ static void list_pieces(Gen *g, Wrap *w)
 
             if (p->block != blk || seen[p->id])
                 continue;
-            seen[p->id] = true; /* one block may name a tied parameter twice */
+            seen[p->id] = true; /* one block may use a tied parameter twice */
             w->params[n + blk->cls->params.items[k].piece] += p->elems;
         }
         for (int k = 0; k < blk->cls->pieces.count; k++)
@@ -449,7 +449,7 @@ static void list_pieces(Gen *g, Wrap *w)
     }
 }
 
-/* Groups in the order of their first pieces, without those that got none. */
+/* Numbers the groups in the order of their first pieces, without empty ones. */
 static void number_groups(Gen *g, Wrap *w)
 {
     int *id = gen_alloc(g, sizeof *id * (size_t)(w->n_groups + 1));
@@ -469,7 +469,7 @@ static void number_groups(Gen *g, Wrap *w)
     w->name = name;
 }
 
-/* Names that by_name may give: one for each item of its list. */
+/* The largest number of names from by_name: one for each item of its list. */
 static size_t most_groups(Gen *g, const Wrap *w)
 {
     size_t n = (size_t)w->n_pieces + 1;

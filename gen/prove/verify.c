@@ -3,9 +3,9 @@
  * left in the Gen. Out: NULL, or what is wrong.
  *
  * verify_after dies with that text, and tests plant faults and expect it. The checkers
- * share no code with the passes they check: what a pass derives, the checker derives in
- * another way. So they compare kinds of instructions by themselves, and take no more
- * than names and streams from kinds.c. Placement and races are in verify_races.c. */
+ * share no code with the passes: they derive everything in another way. So they know
+ * kinds of instructions by themselves, and take only names and streams from kinds.c.
+ * verify_races.c checks placement and races. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 
@@ -14,8 +14,7 @@
 
 /* ---- unroll ---------------------------------------------------------------------- */
 
-/* Before a transient buffer is read in a variant, the variant has written it. Host
- * order. */
+/* Before a variant reads a transient buffer, it has written it. In host order. */
 static const char *check_written_first(Gen *g, int v)
 {
     const Program *p = &g->prog;
@@ -43,7 +42,7 @@ bool ins_touches(const Instr *i, int buffer, bool write)
     return false;
 }
 
-/* Bindings point inside buffers that the span touches, at the parameter's place. */
+/* Bindings point into buffers that the span accesses, at the parameter's place. */
 static const char *check_bindings(Gen *g)
 {
     const Program *p = &g->prog;
@@ -75,8 +74,8 @@ static int max_int(int a, int b)
     return a > b ? a : b;
 }
 
-/* Every span has its operands: weights it reads and gradients it writes are bound, and
- * its arguments are buffers. */
+/* Every span has its operands: the weights it reads and the gradients it writes are
+ * bound, and its arguments are buffers. */
 static const char *check_span(Gen *g, const Instr *i, int *next_binding)
 {
     const Program *p = &g->prog;
@@ -117,7 +116,7 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
     return NULL;
 }
 
-/* Each thing that happens to a segment's gradient once in a sync, and where. */
+/* What happens to a segment's gradient once in a sync, and where. */
 typedef struct Sync {
     int merges, local_merges, reduces, sums;     /* how many */
     int last_write, merge_at, reduce_at, sum_at; /* instructions of LAST and END, or -1 */
@@ -153,9 +152,9 @@ static Sync find_sync(const Program *p, const Segment *s)
     return y;
 }
 
-/* The sums that make a leaf's gradient the step's, each once and in the order of the
- * tree: sharded accumulation within a copy, over rounds, across copies; unsharded over
- * rounds first. Nothing of what is frozen. */
+/* The sums that turn a leaf's gradient into the step's occur once each, in tree order:
+ * sharded accumulation sums within a copy, over rounds, across copies; unsharded over
+ * rounds first. Frozen segments have none. */
 static const char *check_segment_sync(Gen *g, const Segment *s)
 {
     const Program *p = &g->prog;
@@ -192,8 +191,8 @@ static const char *check_segment_sync(Gen *g, const Segment *s)
     return NULL;
 }
 
-/* Whoever holds weights whole gets every part of them, once and updated: after the last
- * that writes them in END. Then the step is closed, once. */
+/* Ranks that hold weights whole get every updated part once, after the last write in END.
+ * Then the step is closed, once. */
 static const char *check_shares(Gen *g)
 {
     const Program *p = &g->prog;
@@ -237,15 +236,15 @@ static const char *check_end(Gen *g)
         if (i->kind == INS_NORM && reduces == 0)
             norms[i->segment]++;
         else if (i->kind == INS_ALL_REDUCE && reduces == 0 && norms[i->segment] == 0)
-            continue; /* check_segment_sync */
+            continue; /* check_segment_sync does these */
         else if (i->kind == INS_NORM_REDUCE)
             reduces++;
         else if (i->kind == INS_UPDATE && reduces == 1)
             updates[i->segment]++;
         else if (i->batch >= 0 && reduces == 1)
-            continue; /* verify_exchange */
+            continue; /* verify_exchange does these */
         else if (i->kind == INS_GATHER_UPDATED || i->kind == INS_CLOSE)
-            continue; /* check_shares */
+            continue; /* check_shares does these */
         else
             return gen_printf(g, "%s stands at the wrong place of END", ins_label(g, i));
     }
@@ -260,8 +259,8 @@ static const char *check_end(Gen *g)
     return NULL;
 }
 
-/* Between steps nothing may change but what an evaluation hands out. Its forward is that
- * of the last micro-step, call by call. */
+/* Between steps an evaluation changes only its results. Its forward is that of the last
+ * micro-step, call by call. */
 static const char *check_eval(Gen *g)
 {
     const Program *p = &g->prog;
@@ -317,9 +316,10 @@ const char *verify_unroll(Gen *g)
 
 /* ---- schedule -------------------------------------------------------------------- */
 
-/* Who takes part in a collective is right: the segment's ranks, or all. All members of a
- * communicator (a group on a stream) then meet its operations in one order, since every
- * rank runs the same list and the groups of one kind divide the ranks (verify_shard). */
+/* The members of a collective are right: the segment's ranks, or all. Then all members
+ * of a communicator (a group on a stream) meet its operations in one order, because
+ * every rank runs the same list, and the groups of one kind partition the ranks
+ * (verify_shard). */
 static const char *check_members(Gen *g, const Instr *i)
 {
     const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
@@ -342,11 +342,14 @@ static const char *check_members(Gen *g, const Instr *i)
     return NULL;
 }
 
-/* Waits point backwards in the one list that every rank runs, so the union of all
- * streams' orders and waits has no cycle, within a rank or across, whatever the groups:
- * of the operations that are not complete somewhere, the first in the list can go on.
- * What is left to check: that they do point backwards, stay within what a turn of a loop
- * may see, that collectives join whom they must, and that loops end joined. */
+/* The schedule cannot deadlock:
+ * 1. Waits point backwards in the one list that every rank runs. So the union of all
+ *    streams' orders and waits has no cycle, within a rank or across ranks, whatever
+ *    the groups: of the operations that are not complete somewhere, the first in the
+ *    list can run.
+ * 2. So it remains to check that waits do point backwards and stay within what one
+ *    turn of a loop may see, that collectives join the right ranks, and that loops end
+ *    joined. */
 const char *verify_schedule(Gen *g)
 {
     const Program *p = &g->prog;

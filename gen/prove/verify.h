@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify.h: the checkers of the plan. They return a text instead of dying so that tests
- * can plant a fault and see it named; verify_after dies with that text. */
+/* verify.h: the checkers of the plan. They return a text instead of dying, so that tests can plant
+ * a fault and see it named; verify_after dies with that text. */
 #ifndef VERIFY_H
 #define VERIFY_H
 
@@ -15,15 +15,15 @@ const char *verify_prefetch(Gen *g);                 /* part of verify_unroll */
 const char *verify_saved(Gen *g, const Instr *span); /* likewise */
 const char *verify_operands(Gen *g);                 /* likewise */
 const char *verify_matrices(Gen *g);                 /* after shard */
-const char *verify_exchange(Gen *g);                 /* of matrices: after unroll */
-bool verify_others(const Gen *g, int segment);       /* has it what is no matrix? */
+const char *verify_exchange(Gen *g);                 /* of matrices, after unroll */
+bool verify_others(const Gen *g, int segment);       /* does it have more than matrices? */
 const char *verify_schedule(Gen *g);
 const char *verify_place(Gen *g);
 const char *verify_simulate(Gen *g);
-/* The order of events on two explicit ranks over several turns of the step's loops; built
- * from the waits alone, by vector clocks, sharing nothing with schedule_closure. */
+/* The order of events on two explicit ranks over several turns of the step's loops, derived from
+ * the waits alone, by vector clocks; it shares nothing with schedule_closure. */
 const char *verify_races(Gen *g,
-                         bool bytes); /* bytes: placement too, not only same buffers */
+                         bool bytes); /* check shared bytes too, not only the same buffer */
 void verify_graph(Gen *g, const char *pass);              /* verify_graph.c */
 bool ins_touches(const Instr *i, int buffer, bool write); /* verify.c */
 

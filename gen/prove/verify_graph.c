@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verify_graph.c: the invariants of the graph. In: the graph after graph, grad, fuse or
- * span. Out: nothing; a broken invariant is a bug of ours: die, exit 70. The checks
- * share nothing with the passes that made the graph: shapes are inferred anew, liveness
- * is counted per pair. */
+ * span. Out: nothing; a broken invariant is a bug of ours: die, exit 70. The checks share
+ * nothing with the passes that made the graph: shapes are inferred again, liveness is
+ * counted per pair. */
 #include "graph/builder.h"
 #include "plan/plan.h"
 #include "base/names.h"
@@ -71,7 +71,7 @@ static bool reads(const Node *n, const Value *v)
     return false;
 }
 
-/* Is some output needed: read, or handed on? */
+/* Is some output needed: read, or returned? */
 static bool useful(const Class *c, const Node *n)
 {
     for (int k = 0; k < n->n_out; k++) {
@@ -84,9 +84,9 @@ static bool useful(const Class *c, const Node *n)
     return false;
 }
 
-/* ---- shapes and flops, inferred anew --------------------------------------------- */
+/* ---- shapes and flops, inferred again -------------------------------------------- */
 
-/* A product of matrices: three dims, one summed over; its flops have a closed form. */
+/* A matrix product: three dims, one of them summed over; its flops have a closed form. */
 static void check_product(Gen *g, const Class *c, const Node *n)
 {
     const OpInfo *info = n->op->info;
@@ -136,8 +136,7 @@ static void check_inferred(Gen *g, const Class *c, const Node *n)
 
 /* ---- gradients ------------------------------------------------------------------- */
 
-/* One gradient for each parameter: the first node into its buffer stores, later ones
- * add. */
+/* One gradient per parameter: the first node into its buffer stores, later ones add. */
 static void check_gradients(const Gen *g, const Class *c)
 {
     for (int p = 0; p < c->params.count; p++) {
@@ -209,7 +208,7 @@ static Lives find_lives(Gen *g, const Class *c)
     return l;
 }
 
-/* b's definition reads a for the last time, and its rule lets b lie there. */
+/* b's definition is the last reader of a, and its rule allows b in a's bytes. */
 static bool in_place(const Lives *l, const Value *a, const Value *b)
 {
     const Node *n = b->def;
@@ -257,7 +256,7 @@ static void check_pair(const Lives *l, const Value *a, const Value *b)
                 "%s: %s and %s are live at once in the same bytes", c->name, a->name,
                 b->name);
 boundary:
-    /* What the caller reads afterwards must be the last thing written there. */
+    /* What the caller reads afterwards must be the last write to those bytes. */
     gen_require(!(class_is_root(c, a) && b->def->id > a->def->id) &&
                     !(class_is_root(c, b) && a->def->id > b->def->id),
                 "%s: %s and %s share a boundary buffer in the wrong order", c->name,
@@ -363,8 +362,8 @@ static const Node *node_at(const Class *c, int i)
     return i < c->nodes.count ? c->nodes.items[i] : c->evaluate.nodes[i - c->nodes.count];
 }
 
-/* Equal names if and only if equal op, attributes, shapes and dtypes, over all
- * classes. */
+/* Kernels have equal names exactly if op, attributes, shapes and dtypes are equal, over
+ * all classes. */
 static void check_kernels(Gen *g)
 {
     struct {
@@ -390,7 +389,7 @@ static void check_kernels(Gen *g)
         }
 }
 
-/* Called in turn, the pieces run the nodes of the phase, each once, in its order. */
+/* Called in order, the pieces run each node of the phase once, in its order. */
 static void check_pieces(const Class *c, Phase phase)
 {
     const Span *whole = class_span(c, -1, phase);
@@ -408,8 +407,8 @@ static void check_pieces(const Class *c, Phase phase)
     gen_require(at == whole->n_nodes, "%s: nodes outside its pieces", c->name);
 }
 
-/* Evaluation makes the loss if the forward does not, and logits; it writes nothing else,
- * and reads what is there when the forward is over. */
+/* Evaluation makes the loss, if the forward does not, and logits. It writes nothing else,
+ * and reads only what exists after the forward. */
 static void check_evaluate(Gen *g, const Lives *l)
 {
     const Class *c = l->c;
@@ -460,7 +459,7 @@ static void check_spans(Gen *g, const Class *c)
                 "%s: scratch below its lower bound", c->name);
 }
 
-/* ---- everything ------------------------------------------------------------------ */
+/* ---- all checks ------------------------------------------------------------------ */
 
 static void check_blocks(const Gen *g)
 {
@@ -528,7 +527,7 @@ void verify_graph(Gen *g, const char *pass)
     if (strcmp(pass, "graph") && strcmp(pass, "grad") && strcmp(pass, "fuse") &&
         strcmp(pass, "span"))
         return;
-    /* An error is what only an op's rule can have wrong; the driver stops at it. */
+    /* An error here is a mistake in an op's rule; the driver stops at it. */
     if (!builder_protect(g, run_verify, &v, (Pos){0}) && !diag_errors(g))
         gen_die("verify after %s", pass);
 }

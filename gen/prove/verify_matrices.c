@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_matrices.c: the invariants of matrices that an optimizer treats whole: the deal
- * of owners after shard, their exchange after unroll. In: matrices, batches,
- * instructions. Out: NULL or what is wrong. Derived from the parameters anew, not as
- * matrices.c does. */
+/* verify_matrices.c: the invariants of matrices that an optimizer treats as a whole:
+ * their owners after shard, their exchange after unroll. In: matrices, batches,
+ * instructions. Out: NULL or what is wrong. Derived again from the parameters, in another
+ * way than matrices.c does. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 
 #include <string.h>
 
-/* ---- the deal -------------------------------------------------------------------- */
+/* ---- owners ---------------------------------------------------------------------- */
 
-/* Its matrices follow each other and make up the parameter, each with its op's shape. */
+/* Its matrices follow each other and cover the parameter, each with the shape of its
+ * op. */
 static const char *check_param(Gen *g, const Param *p, int first, int n)
 {
     int64_t at = 0;
@@ -50,7 +51,7 @@ static const char *check_params(Gen *g)
     return NULL;
 }
 
-/* One owner each, a place of its own there. */
+/* Each has one owner, and a place of its own there. */
 static const char *check_owners(Gen *g, const Batch *b)
 {
     for (int i = b->first_matrix; i < b->first_matrix + b->n_matrices; i++) {
@@ -90,7 +91,7 @@ const char *verify_matrices(Gen *g)
     return bad || next == g->matrices.count ? bad : "matrices are in no batch";
 }
 
-/* Something that is no matrix to the optimizer. */
+/* Does the segment have elements that belong to no matrix? */
 bool verify_others(const Gen *g, int segment)
 {
     for (int i = 0; i < g->params.count; i++)
@@ -109,8 +110,8 @@ static bool writes(const Instr *i, int buffer)
     return false;
 }
 
-/* Of one batch the kinds in their order, none twice for a segment, each where it is
- * needed; steps write the weights. */
+/* The instructions of a batch have their kinds in order, none twice for a segment, each
+ * where it is needed; the last ones write the weights. */
 static const char *check_batch(Gen *g, const Batch *b)
 {
     const Program *p = &g->prog;

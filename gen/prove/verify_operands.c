@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_operands.c: what each instruction but a span reads and writes, and in which
- * order sums go. In: the instructions of unroll. Out: NULL or what is wrong with one.
+/* verify_operands.c: what each instruction but a span reads and writes, and the order of
+ * its sums. In: the instructions of unroll. Out: NULL or what is wrong with one.
  *
  * Derived from what a kind does to kinds of buffers, not from the rows of kinds.c that
- * unroll follows: an access that a row forgets, and that no pass could then order or
- * place, is missed here. */
+ * unroll follows. So this catches an access that a row forgets, which no pass could order
+ * or place. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 
@@ -12,7 +12,7 @@
 #define GRADS (ONE(GRAD_SHARD) | ONE(GRAD_ACCUM) | ONE(GRAD))
 
 typedef struct Want {
-    unsigned kinds; /* one buffer of these, where the plan has one; 0: the list's end */
+    unsigned kinds; /* one buffer of these, if the plan has one; 0: end of the list */
     enum { OF_SEGMENT, OF_BATCH, OF_SHARED, OF_NONE } of; /* BATCH, SHARED: all theirs */
     bool write, peers;
 } Want;
@@ -64,7 +64,7 @@ static const Want wants[N_INS_KINDS][8] = {
                   {ONE(MASTER), OF_SEGMENT, true, false}},
 };
 
-/* Does this row ask for a buffer of the segment (-1: of none)? */
+/* Does this row require a buffer of the segment (-1: of none)? */
 static bool asks_of(const Gen *g, const Instr *i, const Want *w, int segment)
 {
     const Batch *b = i->batch >= 0 ? &g->batches.items[i->batch] : NULL;
@@ -75,13 +75,13 @@ static bool asks_of(const Gen *g, const Instr *i, const Want *w, int segment)
         return segment == i->segment;
     if (w->of == OF_SHARED)
         return s->trainable && s->shards > 1 && s->param_elems == s->elems;
-    /* owners compute where they have gathered, or where each rank has all */
+    /* Owners compute where they have gathered, or where each rank has everything. */
     return b && b->first_segment <= segment && segment <= b->last_segment &&
            (i->kind != INS_MATRICES || s->shards == 1);
 }
 
-/* Is it written after all: sums of a first hop within nodes stay where the gradient was,
- * and who is alone computes matrices in place? */
+/* Is the buffer written after all? First hops within nodes leave their sums where the
+ * gradient was; a single rank computes matrices in place. */
 static bool asks_write(const Gen *g, const Instr *i, const Want *w)
 {
     bool hop = i->kind == INS_REDUCE_SCATTER && mesh_two_hops(g, i->group);
@@ -111,7 +111,7 @@ static const char *check_row(Gen *g, const Instr *i, const Want *w, const unsign
     return NULL;
 }
 
-/* Operands are among what it touches: to and with are written. */
+/* Operands are among the accesses: to and with are written. */
 static const char *check_named(Gen *g, const Instr *i)
 {
     if ((i->from >= 0 && !ins_touches(i, i->from, false)) ||
@@ -121,8 +121,9 @@ static const char *check_named(Gen *g, const Instr *i)
     return NULL;
 }
 
-/* Floats are added as a tree over numbers in the group, or as the description lets the
- * library: by all that add, so that all members of all groups agree. */
+/* Floats are added as a tree over the numbers in the group, or in the library's order if
+ * the description allows it: the same for all instructions that add, so that all members
+ * of all groups agree. */
 static const char *check_order(Gen *g, const Instr *i)
 {
     SumOrder want = i->kind != INS_REDUCE_SCATTER && i->kind != INS_ALL_REDUCE
@@ -144,7 +145,7 @@ const char *verify_operands(Gen *g)
         const Instr *i = &p->ins.items[id];
         int matched = 0;
         bad = check_order(g, i);
-        if (i->kind == INS_SPAN) /* check_span */
+        if (i->kind == INS_SPAN) /* check_span does these */
             continue;
         for (const Want *w = wants[i->kind]; w->kinds && !bad; w++)
             bad = check_row(g, i, w, has, &matched);

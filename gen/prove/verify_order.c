@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_order.c: the step's tree, from the description alone.
+/* verify_order.c: the step's tree, derived from the description alone.
  *
- * In: p->step, the tasks of each line, the instructions made of them. Out: what is wrong.
- * Each micro-batch of a rank is computed once and each leaf summed once; a line's tasks
- * are every block forward in order, then every block backward in reverse, each once, with
- * what was dropped run again right before; and the instructions are those tasks, in that
- * order. */
+ * In: p->step, the tasks of each line, the instructions made from them. Out: what is
+ * wrong. It checks that each micro-batch of a rank is computed once and each leaf summed
+ * once; that a line's tasks are every block forward in order, then every block backward
+ * in reverse, each once, with dropped values computed again right before; and that the
+ * instructions are those tasks, in that order. */
 #include "prove/verify.h"
 
 static int64_t turns_of(const StepNode *node, Variant v)
@@ -34,7 +34,7 @@ static const char *check_turns(Gen *g)
     return NULL;
 }
 
-/* Is the next task this one? A span without mathematics has none. */
+/* Is this the next task? Spans without mathematics have none. */
 static bool next_is(const Gen *g, const Task *tasks, int n, int *at, Task want)
 {
     const Block *b = &g->blocks.items[want.block];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_prefetch.c: how far ahead of their use gathers stand. In: the instructions of
+/* verify_prefetch.c: how far ahead of their use gathers start. In: the instructions of
  * unroll, and the choices of depth, order and limit. Out: NULL or what is wrong.
  *
- * Counted from the instructions alone. A unit is gathered from the start of its first
- * gather on; while its first reading span has not begun it is ahead, or at hand when that
- * span comes next. At no start may there be more of them than in_flight; nor, in the
- * backward, more than the order allows. */
+ * It counts from the instructions alone. A unit is gathered from the start of its first
+ * gather on. Until its first reader starts it is ahead, or current if that span comes
+ * next. At no start may there be more of them than in_flight, nor, in the backward, more
+ * than the order allows. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 
-/* The first span after the gather that reads what it brings; -1: none. */
+/* The first span after the gather that reads its result; -1: none. */
 static int first_reader(const Program *p, int gather)
 {
     const Instr *g = &p->ins.items[gather];
@@ -22,8 +22,8 @@ static int first_reader(const Program *p, int gather)
     return -1;
 }
 
-/* Where the run of spans of one unit begins that a span belongs to: a unit whose pieces
- * are not neighbours comes several times, and is gathered for each. */
+/* Where the run of spans of one unit that contains this span starts. A unit whose pieces
+ * are not consecutive has several runs, and is gathered for each. */
 static int run_start(const Program *p, int span)
 {
     const Instr *at = &p->ins.items[span];
@@ -40,8 +40,8 @@ static int run_start(const Program *p, int span)
     return start;
 }
 
-/* Runs of spans whose gathers have started, and whose use has not, when `gather`
- * starts. */
+/* Number of runs of spans whose gathers have started, and whose use has not, when
+ * `gather` starts. */
 static int64_t units_gathered(Gen *g, int gather, int *seen)
 {
     const Program *p = &g->prog;

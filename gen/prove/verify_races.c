@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_races.c: does any order of events that the schedule allows let one instruction
+/* verify_races.c: can any order of events that the schedule allows let one instruction
  * destroy what another needs? In: instructions, accesses, waits, offsets. Out: NULL or
- * the two accesses that may meet.
+ * the two accesses that may collide.
  *
- * Independent of schedule_closure and of place: the step is written out as a trace of
- * several turns of its loops on explicit ranks, each instruction with a start and a
- * completion; vector clocks give the order of any two events. Bits of a rank that every
- * group has or lacks together are one *part* of it; explicit ranks differ in whole parts,
- * two along each. (Two are enough: all run the same program, and a collective joins all
- * ranks along a part alike.) Then every pair of
- * accesses of one buffer, and every pair of lifetimes of two buffers that share bytes, is
- * looked at. A lifetime is one buffer in one turn; it begins with a write. */
+ * Independent of schedule_closure and of place:
+ * 1. The step is written out as a trace of several turns of its loops on explicit ranks.
+ *    Each instruction has a start and a completion; vector clocks give the order of any
+ *    two events.
+ * 2. Bits of a rank that every group contains or lacks together are one *part*. Explicit
+ *    ranks differ in whole parts, two along each. Two are enough, because all ranks run
+ *    the same program and a collective joins all ranks along a part alike.
+ * 3. Then every pair of accesses of one buffer is checked, and every pair of lifetimes of
+ *    two buffers that share bytes. A lifetime is one buffer in one turn; it begins with a
+ *    write. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 
@@ -21,8 +23,8 @@ enum { MAX_TURNS = 12, MAX_PARTS = 8 };
 
 typedef struct Event {
     int ins, turn, pos; /* pos: number in its stream, from 1 */
-    int *start, *end;   /* clocks, one for each explicit rank: by chain, the last event
-                           known to be past. A chain is a stream of an explicit rank */
+    int *start, *end;   /* clocks, one per explicit rank: by chain, the last event known
+                         * to be past. A chain is a stream of an explicit rank */
 } Event;
 
 typedef struct Trace {
@@ -30,17 +32,17 @@ typedef struct Trace {
     int n_turns, variant[MAX_TURNS], base[MAX_TURNS]; /* of each turn: its first event */
     int n_parts;
     RankBits part[MAX_PARTS];
-    unsigned *joined;  /* by instruction: the parts that its group has */
+    unsigned *joined;  /* by instruction: the parts in its group */
     int ranks, chains; /* explicit ranks: all sets of parts */
     int n;
     Event *e;
 } Trace;
 
-/* What one lifetime asks of another that shares bytes with it. */
+/* What matters about a lifetime to another one that shares bytes with it. */
 typedef struct Lifetime {
     bool used;
-    int *last;  /* by chain: latest completion of its accesses; peers' on theirs */
-    int *first; /* what all its writes have seen */
+    int *last;  /* by chain: latest completion of its accesses; peers' on their chains */
+    int *first; /* what precedes all its writes */
 } Lifetime;
 
 static int chain_of(int rank, const Instr *i)
@@ -68,8 +70,8 @@ static void add_turn(Trace *t, int variant)
     }
 }
 
-/* Two turns of each loop show every way in which turns follow each other; evaluated: two
- * evaluations between the steps. */
+/* Two turns of each loop show every way in which turns follow each other; evaluated: with
+ * two evaluations between the steps. */
 static void plan_turns(Trace *t, bool evaluated)
 {
     const Program *p = &t->g->prog;
@@ -103,7 +105,7 @@ static bool joins(const Trace *t, const Instr *i, unsigned q, unsigned r)
     return ins_is_collective(i) && ((q ^ r) & ~t->joined[i->id]) == 0;
 }
 
-/* The event of instruction id as seen from a turn; LAST's as seen from its END. */
+/* The event of instruction id as seen from a turn; END sees LAST's. */
 static const Event *event_of(const Trace *t, int turn, int id)
 {
     const Program *p = &t->g->prog;
@@ -145,7 +147,7 @@ static const char *run_event(Trace *t, Event *e, Event *const stream_last[N_STRE
     return NULL;
 }
 
-/* A turn begins when the compute stream has ended the turn before; END goes on from
+/* A turn begins when the compute stream has ended the previous one; END continues
  * LAST. */
 static const char *run_trace(Trace *t)
 {
@@ -177,9 +179,8 @@ static const char *run_trace(Trace *t)
     return NULL;
 }
 
-/* On which explicit ranks does an access to a buffer of rank 0 happen: by the peers of
- * the collective, or by rank 0 itself? A closed collective ends for all of them
- * together. */
+/* The explicit ranks that perform an access to a buffer of rank 0: the peers of the
+ * collective, or rank 0 itself. A closed collective ends for all of them together. */
 static bool accesses_from(const Trace *t, const Instr *i, bool remote, unsigned rank)
 {
     return remote && !ins_is_closed(i) ? rank != 0 && joins(t, i, 0, rank) : rank == 0;
@@ -316,9 +317,9 @@ static const Buffer *const *sorted_buffers(Gen *g)
     return sorted;
 }
 
-/* Turns whose lifetimes can meet: neighbours, as every turn with a collective of all
- * ranks in it keeps them together; without one ranks may drift by many turns (LOCAL
- * without shards) or copies may (LOCAL, and LAST of several rounds). */
+/* How many turns apart lifetimes can meet. Neighbouring turns only, if every turn has a
+ * collective of all ranks, which keeps them together. Otherwise ranks (LOCAL without
+ * shards) or copies (LOCAL, and LAST of several rounds) may drift by many turns. */
 static int turns_apart(const Trace *t)
 {
     for (int turn = 0; turn < t->n_turns; turn++) {
@@ -367,7 +368,7 @@ static const char *check_bytes(const Trace *t)
     return NULL;
 }
 
-/* Cuts the rank into parts that no group divides. */
+/* Divides the rank's bits into parts that no group cuts. */
 static void find_parts(Trace *t)
 {
     const Program *p = &t->g->prog;

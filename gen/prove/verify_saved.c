@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_saved.c: what the backward needs of the forward. In: the instructions of
+/* verify_saved.c: what the backward needs from the forward. In: the instructions of
  * unroll, what each block keeps. Out: NULL or what is wrong with one call. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 
-/* Which instruction wrote a buffer last before `at`, in its variant; NULL: none. Other
- * pieces of a block's backward leave what `at` still needs. */
+/* The instruction that last wrote a buffer before `at`, in its variant; NULL: none. Other
+ * pieces of a block's backward do not destroy what `at` still needs. */
 static const Instr *writer_before(const Program *p, const Instr *at, int buffer)
 {
     for (int id = at->id - 1; buffer >= 0 && id >= p->first[at->variant]; id--) {
@@ -18,7 +18,7 @@ static const Instr *writer_before(const Program *p, const Instr *at, int buffer)
     return NULL;
 }
 
-/* Does an earlier call of the block's KEEP_SOME make the value, in the same slab? */
+/* Does an earlier KEEP_SOME call of the block make the value, in the same slab? */
 static bool made_again(Gen *g, const Instr *i, const Value *v)
 {
     for (int id = g->prog.first[i->variant]; id < i->id; id++) {
@@ -33,7 +33,8 @@ static bool made_again(Gen *g, const Instr *i, const Value *v)
     return false;
 }
 
-/* A value that a backward reads, which is neither kept nor made again before; or NULL. */
+/* A value that a backward reads but that is neither kept nor made again before; or
+ * NULL. */
 static const Value *dropped_and_lost(Gen *g, const Instr *i)
 {
     const Span *s = ins_span(g, i);
@@ -50,8 +51,8 @@ static const Value *dropped_and_lost(Gen *g, const Instr *i)
     return NULL;
 }
 
-/* The last forward of a block's pieces that stands before a backward: does all of it fill
- * the slab that the backward finds? */
+/* Does the last forward of a block's pieces before a backward fill the whole slab that
+ * the backward finds? */
 static bool filled_by_all(Gen *g, const Instr *i)
 {
     bool again =
@@ -65,9 +66,9 @@ static bool filled_by_all(Gen *g, const Instr *i)
     return true;
 }
 
-/* What the backward of a block needs of its forward is live or recomputed: the slab it
- * finds was filled by that block's last run forward, whose input was the boundary that
- * the block before wrote, once; and no loss counts twice. */
+/* What the backward of a block needs from its forward is live or recomputed: the block's
+ * last forward run filled the slab that it finds, and read the boundary that the previous
+ * block wrote, once; and no loss counts twice. */
 const char *verify_saved(Gen *g, const Instr *i)
 {
     const Program *p = &g->prog;

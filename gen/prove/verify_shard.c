@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verify_shard.c: the invariants of units, segments and their groups. In: what shard
- * filled. Out: NULL or a text that names what is wrong. Shares no code with shard.c and
- * mesh.c: it walks what they derived, parameter by parameter and rank by rank. */
+ * filled. Out: NULL or what is wrong. Shares no code with shard.c and mesh.c: it walks
+ * their results parameter by parameter and rank by rank. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 
@@ -13,7 +13,7 @@ static int by_offset(const void *a, const void *b)
     return x->offset_elems < y->offset_elems ? -1 : x->offset_elems > y->offset_elems;
 }
 
-/* All parameters of a segment have its key, and no two of a unit have the same one. */
+/* All parameters of a segment share its key, and no two segments of a unit do. */
 static const char *verify_keys(Gen *g, const Segment *s)
 {
     const Mesh *mesh = &g->model.mesh;
@@ -76,8 +76,7 @@ static const char *verify_segment(Gen *g, const Segment *s)
     return NULL;
 }
 
-/* Every piece is in one unit or none, the unit knows it, and its own parameters lie
- * there. */
+/* Every piece is in at most one unit, the unit lists it, and holds its own parameters. */
 static const char *verify_units(Gen *g)
 {
     int listed = 0, held = 0;
@@ -114,19 +113,19 @@ static const char *verify_units(Gen *g)
     return listed == held ? NULL : "units list other pieces than they hold";
 }
 
-/* Do the groups deal the copies and their parts to the ranks as the layout says? Found by
- * walking them, rank by rank. */
+/* Do the groups assign copies and their parts to ranks as the layout says? Walks them
+ * rank by rank. */
 static const char *verify_groups(Gen *g, const Segment *s)
 {
     const Mesh *mesh = &g->model.mesh;
     const struct {
         RankBits bits;
-        bool parts; /* its ranks hold different parts, in order; else equal ones */
+        bool parts; /* its ranks hold different parts, in order; otherwise equal ones */
     } groups[] = {{s->within, true},
                   {s->across, false},
                   {s->between, true},
                   {layout_same(g, s), false}};
-    /* At rest weights lie as the state does, or whole; gradients too, before their
+    /* Weights at rest are cut like the state, or whole; so are gradients before their
      * sum. */
     const RankBits state = s->cut[HELD_OPTIMIZER], rest = s->cut[HELD_PARAMS];
     if ((rest && rest != state) || (s->cut[HELD_GRADS] && s->cut[HELD_GRADS] != state) ||
@@ -144,7 +143,7 @@ static const char *verify_groups(Gen *g, const Segment *s)
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         for (int r = 0; r < mesh->world_size; r++) {
             if (group_index(groups[i].bits, r) != 0)
-                continue; /* not the first of its group, with which it was looked at */
+                continue; /* checked with the first of its group */
             for (int k = 0; k < group_ranks(groups[i].bits); k++) {
                 int member = group_rank(groups[i].bits, r, k);
                 if (member >= mesh->world_size ||
@@ -158,7 +157,7 @@ static const char *verify_groups(Gen *g, const Segment *s)
     return NULL;
 }
 
-/* Leaves are numbered as the sums pair them up: sharded within a copy, over rounds,
+/* Leaves are numbered in the order of the sums: sharded within a copy, over rounds,
  * across copies; unsharded over rounds first. */
 const char *verify_policy(Gen *g)
 {
@@ -176,9 +175,8 @@ const char *verify_policy(Gen *g)
     return NULL;
 }
 
-/* The two hops of a sum add the parts of ranks in the order of their numbers in the
- * group, so that their tree is that of one hop; near ones are of a node, far ones of
- * several. */
+/* The two hops of a sum add the ranks' parts in the order of their numbers in the group,
+ * so their tree is that of one hop; near ranks are on one node, far ones on several. */
 static const char *verify_hops(Gen *g)
 {
     const Mesh *mesh = &g->model.mesh;
