@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gen.h: what the passes share. The types of the intermediate representation stand in one header
- * of the room that fills them: describe/model.h, ops/rule.h, graph/ir.h, plan/step.h; rooms below
- * see them through this header alone. base does not include it: it has a context of its own. Here:
- * the Gen, which holds everything, then the passes in the order in which drive.c calls them.
- * All memory is one arena, never freed; strings are interned or arena-owned and immutable. Whatever
- * a file prints is deterministic: ids are creation order, nothing iterates a hash table, nothing
- * reads the clock.
+/* gen.h: what the passes share. The types of the intermediate representation are in one header of
+ * the room that fills them: describe/model.h, ops/rule.h, graph/ir.h, plan/step.h; lower rooms see
+ * them only through this header. base does not include it, because it has a context of its own.
+ * Here: the Gen, which holds everything; then the passes in the order in which drive.c calls them.
  *
- * A name ending in _elems, _bytes or _tokens says its unit. Offsets into flat segments are in
+ * All memory is one arena, never freed; strings are interned or arena-owned and immutable.
+ * Everything that gets printed is deterministic: ids are in creation order, nothing iterates over a
+ * hash table, nothing reads the clock.
+ *
+ * A name ending in _elems, _bytes or _tokens states its unit. Offsets into flat segments are in
  * elements; offsets into arenas are in bytes. */
 #ifndef GEN_H
 #define GEN_H
@@ -21,14 +22,14 @@
 
 typedef struct Options { /* filled by the table of shell/commands.c */
     const char *command;     /* "generate", "plan", "check", "diff" */
-    OptionList words;        /* of the command line */
+    OptionList words;        /* arguments of the command line */
     const char *input;       /* the first of them */
     const char *other;       /* diff: the second trainer */
     const char *output;
-    const char *dump;        /* pass name or NULL */
-    const char *ops_dir;     /* --ops, NULL: built in */
-    bool ops_shared;         /* that is --share's: the built-in ones, read from disk */
-    const char *share;       /* a source tree, whose files come before those built in */
+    const char *dump;        /* a pass name or NULL */
+    const char *ops_dir;     /* --ops; NULL: built-in ops only */
+    bool ops_shared;         /* it is the folder of --share: the built-in ops, read from disk */
+    const char *share;       /* a source tree whose files take precedence over embedded ones */
     const char *link_runtime;
     OptionList sets, paths;
     const char *target;
@@ -36,7 +37,7 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     const char *arch;        /* init: the architecture */
     const char *color;
     bool check_drift, force, json;
-    bool trainer;            /* completion: of trainers */
+    bool trainer;            /* completion: for trainers */
 } Options;
 
 struct Gen {
@@ -51,15 +52,15 @@ struct Gen {
     struct { Param *items; int count, cap; } params;
     struct { Const *items; int count, cap; } consts;
     Span setup;              /* SETUP nodes, in order */
-    struct { MatrixShape *items; int count, cap; } shapes; /* of matrices: each once */
+    struct { MatrixShape *items; int count, cap; } shapes; /* of matrices, each once */
     struct { Segment *items; int count, cap; } segments;
     struct { Matrix *items; int count, cap; } matrices; /* in order of segments, then of offsets */
     struct { Batch *items; int count, cap; } batches;
     struct { Unit *items; int count, cap; } units;
     Program prog;
-    struct Search *search;   /* search.c: what "auto" found; NULL without it */
+    struct Search *search;   /* search.c: what "auto" found; NULL otherwise */
     uint64_t numerics_hash;
-    const char *numerics_lines; /* what it is made of, for people (graph/canon.c) */
+    const char *numerics_lines; /* the parts of the hash, for people (graph/canon.c) */
 };
 _Static_assert(offsetof(struct Gen, base) == 0, "base_of() takes a Gen for its first member");
 
@@ -70,7 +71,7 @@ void check_model(Gen *g);       /* check.c: --target, --set, then every field: a
 void dims_check_read(Gen *g);   /* dims.c: given fields of the model that build never read */
 void ops_load(Gen *g);          /* ops.c: op folders → g->ops */
 void graph_build(Gen *g);       /* graph.c: arch's build → blocks, classes, params, forward nodes */
-void config_make(Gen *g);       /* hf_config.c: the config.json of checkpoints; it fits the graph */
+void config_make(Gen *g);       /* hf_config.c: the config.json of checkpoints; checks the graph */
 void config_dump(Gen *g, Text *t);
 void grad_build(Gen *g);        /* grad.c: backward nodes in every class */
 void fuse_graph(Gen *g);        /* fuse.c: expansions → fused nodes; then g->numerics_hash */
@@ -86,14 +87,14 @@ void simulate_step(Gen *g);     /* simulate.c: → predicted seconds */
 void emit_files(Gen *g);        /* emit.c: → g->base.files */
 void emit_dump(Gen *g, Text *t); /* emit.c: the files with sizes and hashes (--dump=emit) */
 
-/* files.c, in the parent process: writes g->base.files to the folder g->opt.output, or with
- * opt.check_drift only compares. Returns an exit code. */
+/* files.c, in the parent process: writes g->base.files to the folder g->opt.output; with
+ * opt.check_drift it only compares. Returns an exit code. */
 int files_write(Gen *g);
 
-/* verify.c: dies (exit 70) when an invariant of DESIGN's table is broken after the pass. */
+/* verify.c: dies (exit 70) if an invariant of DESIGN's table is broken after the pass. */
 void verify_after(Gen *g, const char *pass);
-/* dump.c: deterministic text of the IR after the pass, to t. Known pass names only, and not emit,
- * of which emit_dump writes. */
+/* dump.c: writes deterministic text of the IR after a pass to t. For known pass names except emit,
+ * which emit_dump handles. */
 void dump_pass(Gen *g, const char *pass, Text *t);
 /* plan_text.c, plan_json.c: the memory and flops report (text or JSON). */
 void plan_print(Gen *g, Text *t);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c: the command line. In: argv. Out: an exit code; an emitted folder. The passes
- * (drive/drive.c) run in a child process (child.c); this one only reads options before,
- * by the table of shell/commands.c, and writes files after. */
+ * (drive/drive.c) run in a child process (child.c). This process only reads options
+ * before, by the table of shell/commands.c, and writes files after. */
 #include "base/child.h"
 #include "import/import.h"
 #include "describe/load.h"
@@ -89,7 +89,7 @@ static int run_import(Gen *g)
     return code;
 }
 
-/* A side that is a description is made in memory. */
+/* A side that is a description is generated in memory. */
 static int run_diff(Gen *g)
 {
     return diff_run(g, drive);
@@ -104,7 +104,7 @@ static bool colored(const char *when)
     return isatty(STDERR_FILENO) && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
 }
 
-/* What the options of a command need of each other. */
+/* Which options a command requires or excludes together. */
 static OptionsFound check_options(OptionReader *r, Options *opt)
 {
     const bool import = !strcmp(opt->command, "import");
@@ -152,7 +152,7 @@ static void print_help(Gen *g, const OptionReader *r)
     fwrite(t.s, 1, t.len, stdout);
 }
 
-/* jansson's, which else goes on without what it had no memory for. */
+/* For jansson, which would otherwise ignore that it is out of memory. */
 static void *json_memory(size_t bytes)
 {
     return gen_calloc(bytes, 1);
@@ -181,8 +181,9 @@ static int run_command(Gen *g)
     return code;
 }
 
-/* A descriptor that was closed before us would become a file's, and a line for a person
- * would land in it. Read-only: writing to it fails, as it should. */
+/* If a standard descriptor is closed, the next opened file would get its number, and
+ * messages would end up in that file. So it is opened here, read-only: writing fails, as
+ * it should. */
 static void hold_standard_streams(void)
 {
     int fd;

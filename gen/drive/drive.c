@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive.c: the one function that calls every pass in order, and the planning loop. In: a
- * description and the options of a command. Out: the Gen as far as the command needs it.
+ * description and the options of a command. Out: the Gen, as far as the command needs it.
  *
- * A pass knows those before it by what they left in the Gen, and calls none. Two choices
- * need plans to be made: what recompute = "auto" keeps, and what would fit where the
- * budget is exceeded. The loop for both is here: the choice is set, the passes from
- * unroll to simulate plan it, its cost is the answer, and the plan is forgotten. Their
- * number has a bound (search.c), and none looks at the machine: the same everywhere. */
+ * A pass sees earlier passes only through the Gen, and calls none. Two decisions need
+ * plans: what recompute = "auto" keeps, and what would fit if the budget is exceeded. The
+ * loop for both is here: a choice is set, the passes from unroll to simulate plan it, its
+ * cost is recorded, and the plan is dropped. The number of plans is bounded (search.c)
+ * and does not depend on the machine, so the result is the same everywhere. */
 #include "drive/drive.h"
 
 #include <stdio.h>
@@ -73,15 +73,15 @@ void drive_policy(Gen *g)
     }
 }
 
-/* ---- what is asked of the plan that is kept, and not of those tried -------------- */
+/* ---- checks of the final plan, not of those tried -------------------------------- */
 
-/* The plan that is too large is planned again with fewer bytes of activations and of
- * gradients; then the program is not needed any more. */
+/* A plan that is too large is planned again with fewer bytes of activations and of
+ * gradients, to find a change that fits; the program is not needed after that. */
 static void judge_budget(Gen *g)
 {
     Model *m = &g->model;
     int64_t leaves[2] = {m->leaves, policy_most_leaves(g)};
-    bool searched = m->recompute == RECOMPUTE_AUTO; /* it tried recomputation already */
+    bool searched = m->recompute == RECOMPUTE_AUTO; /* it has tried that already */
     Change changes[4] = {{"", 0, m->leaves, policy_cost(g)}};
     int n = 1;
 
@@ -108,7 +108,7 @@ static void judge_budget(Gen *g)
 }
 
 static const struct {
-    const char *pass; /* after it */
+    const char *pass; /* the checks after it */
     void (*judge)(Gen *g);
 } judges[] = {
     {"graph", dims_check_read}, {"place", judge_budget}, {"simulate", warn_plan}};

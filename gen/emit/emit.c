@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* emit.c: the last pass.
  *
- * In: the finished IR. Out: g->base.files, of one trainer, byte-identical on every
- * machine: the IR becomes Lua tables (emit_tables.c, emit_kernels.c, emit_math.c,
+ * In: the finished IR. Out: g->base.files, the files of one trainer, byte-identical on
+ * every machine. The IR becomes Lua tables (emit_tables.c, emit_kernels.c, emit_math.c,
  * emit_step.c), templates/trainer/ turns those into text, and the runtime, the
- * description and the plan are added as they are. The manifest comes last and hashes them
- * all, so that files.c knows tomorrow what is ours. */
+ * description and the plan are added unchanged. The manifest comes last with the hashes
+ * of all other files, by which files.c recognises our files in the next run. */
 #include "emit/emit.h"
 #include "base/names.h"
 #include "base/sandbox.h"
@@ -68,7 +68,7 @@ const Embedded *emit_embedded(const char *path)
 
 /* ---- rendering ------------------------------------------------------------------- */
 
-/* load(text, chunk, "t", env) for template.lua: the sandbox itself has none. */
+/* load(text, chunk, "t", env) for template.lua: the sandbox has none. */
 static int load_chunk(lua_State *L)
 {
     size_t n;
@@ -106,8 +106,8 @@ void emit_open_engine(Emit *e)
     e->template_ref = luaL_ref(e->L, LUA_REGISTRYINDEX);
 }
 
-/* A message handler: what Lua says without the template's line gets it, from the line
- * that runs. Upvalue: the template's name. */
+/* A message handler: adds the template's line to messages of Lua that lack it. Upvalue:
+ * the template's name. */
 static int add_line(lua_State *L)
 {
     const char *file = lua_tostring(L, lua_upvalueindex(1));
@@ -149,7 +149,8 @@ static void report_template_error(Emit *e, const char *file, const char *text,
              s);
 }
 
-/* Where a byte stands in a template; its first line when an expression made the byte. */
+/* Where a byte stands in a template; the template's first line if an expression made
+ * it. */
 static Pos place_of(const char *file, const char *text, size_t bytes, unsigned char c)
 {
     const char *at = memchr(text, c, bytes);
@@ -165,8 +166,8 @@ static Pos place_of(const char *file, const char *text, size_t bytes, unsigned c
     return pos;
 }
 
-/* Emitted files are plain ASCII without "${": what else a template prints is a mistake in
- * it. */
+/* Emitted files are plain ASCII without "${": anything else is a mistake in a
+ * template. */
 static bool is_plain(Emit *e, const char *file, const char *text, size_t bytes,
                      const char *out, size_t n)
 {
@@ -237,7 +238,7 @@ const char *emit_render(Emit *e, const char *text, size_t bytes, const char *fil
     return out;
 }
 
-/* What no emitted file of ours may contain, whatever the templates say. */
+/* Dies on text that no emitted file of ours may contain, whatever the templates say. */
 static void verify_text(const char *path, const char *text, size_t n)
 {
     int line = 1;
@@ -258,11 +259,11 @@ static void verify_text(const char *path, const char *text, size_t n)
     }
 }
 
-/* What a file is a part of. The files of a part carry its identity, the hash of them all:
- * those of two generations neither compile nor link together. */
+/* The files of a part carry the part's identity, the hash of all of them, so that files
+ * of two generations neither compile nor link together. */
 typedef enum { PART_NONE, PART_MATH, PART_PLAN } Part;
 
-/* In the order one reads them; host, device: of a trainer whose kernels run there. */
+/* In reading order; host, device: only in trainers whose kernels run there. */
 static const struct TrainerFile {
     const char *template, *path;
     bool host, device;
@@ -288,7 +289,7 @@ static const struct TrainerFile {
 };
 enum { N_TRAINER_FILES = sizeof trainer_files / sizeof *trainer_files };
 
-/* NULL: there is a mistake in its template. */
+/* NULL: its template has a mistake. */
 static const char *render_file(Emit *e, const struct TrainerFile *f, size_t *bytes)
 {
     const char *file = gen_printf(e->g, "templates/trainer/%s", f->template);
@@ -309,7 +310,8 @@ static void set_identity(Emit *e, const char *field, uint64_t identity)
     lua_pop(e->L, 1);
 }
 
-/* Sets the field to the hash of text and of the part's files, which have zeros there. */
+/* Sets the field to the hash of text and of the part's files, which contain zeros in its
+ * place. */
 static void identify(Emit *e, Part part, const char *field, const char *text)
 {
     Text t = {.g = e->g};
@@ -332,7 +334,8 @@ static void identify(Emit *e, Part part, const char *field, const char *text)
 
 /* ---- the files that are not templates -------------------------------------------- */
 
-/* One comment that says what, from what, and how again; every file's first lines. */
+/* The first lines of every file: a comment that says what it is, what it was made from,
+ * and how to regenerate it. */
 static const char *banner(Gen *g, const char *comment, const char *what)
 {
     return gen_printf(g,
@@ -415,7 +418,8 @@ static void push_files_context(Emit *e)
     emit_runtime_context(e);
 }
 
-/* A folder's name goes into the Makefile: nothing that make or a shell would obey. */
+/* The folder's name goes into the Makefile, so characters that make or a shell would
+ * interpret are refused. */
 static void check_link_runtime(Gen *g)
 {
     const char *dir = g->opt.link_runtime;

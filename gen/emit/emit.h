@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emit.h: what emit.c (driver and files), emit_runtime.c, emit_tables.c (model, units, parameters,
- * buffers), emit_kernels.c, emit_math.c (spans) and emit_step.c (the schedule) share.
- * Each turns a part of the IR into plain Lua tables; templates/trainer/ turns those into
- * text. */
+/* emit.h: what these files share: emit.c (driver and files), emit_runtime.c, emit_tables.c (model,
+ * units, parameters, buffers), emit_kernels.c, emit_math.c (spans) and emit_step.c (the schedule).
+ * Each turns a part of the IR into plain Lua tables; templates/trainer/ turns those into text. */
 #ifndef EMIT_H
 #define EMIT_H
 
@@ -17,7 +16,8 @@ typedef struct Emit {
     int context_ref;  /* the environment of the trainer's templates */
 } Emit;
 
-/* Is the mathematics launched on a device? Then its functions take the rank first. */
+/* Is the mathematics launched on a device? Then its functions take the rank as their first
+ * argument. */
 static inline bool emit_on_device(const Emit *e)
 {
     return e->g->model.target->device;
@@ -28,32 +28,32 @@ static inline bool emit_on_device(const Emit *e)
 void emit_int(lua_State *L, const char *key, int64_t v);
 void emit_num(lua_State *L, const char *key, double v);
 void emit_bool(lua_State *L, const char *key, bool v);
-void emit_str(lua_State *L, const char *key, const char *v); /* NULL: no field */
+void emit_str(lua_State *L, const char *key, const char *v); /* NULL: sets no field */
 
 
 /* ---- files (emit.c) -------------------------------------------------------------- */
 
 void emit_add_file(Gen *g, const char *path, const char *data, size_t bytes);
-const Embedded *emit_embedded(const char *path); /* one that must be there */
+const Embedded *emit_embedded(const char *path); /* dies if it is missing */
 
 /* ---- rendering (emit.c) ---------------------------------------------------------- */
 
 /* Loads the template engine, for e->L. */
 void emit_open_engine(Emit *e);
-/* Renders a template with the environment on top of the stack (popped). A mistake in it
- * is a message with the template's file and line, and NULL. With keep_prepared the
- * table of `//@ prepare:` statements is left on the stack. */
+/* Renders a template with the environment on top of the stack (popped). A mistake in it becomes a
+ * message with the template's file and line; then it returns NULL. With keep_prepared, the table of
+ * `//@ prepare:` statements stays on the stack. */
 const char *emit_render(Emit *e, const char *text, size_t bytes, const char *file,
                         bool keep_prepared, size_t *out_bytes);
 
 /* ---- the parts: each adds fields to the context on top of the stack -------------- */
 
-/* By the name of each target and library of kernels: is it this trainer's? (emit_tables.c) */
+/* Sets a field per target and library of kernels: does this trainer use it? (emit_tables.c) */
 void emit_target(Emit *e);
 void emit_model_context(Emit *e);  /* emit_tables.c */
 void emit_layout_context(Emit *e); /* emit_tables.c */
 void emit_math_context(Emit *e);   /* emit_math.c; an error leaves the stack unbalanced */
-void emit_check_math(const Gen *g); /* the kernels can compute on the segments as they are */
+void emit_check_math(const Gen *g); /* that the kernels support the segments */
 void emit_runtime_context(Emit *e); /* emit_runtime.c */
 void emit_runtime(Emit *e);         /* the files; none with --link-runtime */
 
@@ -68,10 +68,10 @@ void emit_class(Emit *e, const Class *c);             /* emit_class.c: pushes it
 void emit_step_context(Emit *e);                      /* emit_step.c */
 void emit_macros(Gen *g); /* emit_macros.c: fills the macros of what the plan names */
 
-/* emit_kernels.c: renders the kernel whose environment is on top of the stack (popped);
- * kernel: the function that spans call, NULL for an optimizer's;
- * appends its text to the table at `list` and its prepared statements to the one at
- * `prepared`. Then, for the table of a kernel on top: what goes in and out. */
+/* emit_kernels.c: renders the kernel whose environment is on top of the stack (popped). kernel: the
+ * function that spans call; NULL for an optimizer's. Appends its text to the table at `list` and
+ * its prepared statements to the one at `prepared`. Then: describes the operands in the kernel's
+ * table on top of the stack. */
 void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int prepared);
 void emit_operands(Emit *e, const Node *n);
 /* emit_optimizer.c */

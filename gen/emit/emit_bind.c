@@ -2,10 +2,9 @@
 /* emit_bind.c: how a call of the schedule finds its pointers.
  *
  * In: the bindings of every span call, the flat layouts. Out: binders, small functions of
- * bind.c that turn a few offsets into the pointers that math.c takes: one for each span
- * and way in which a block's parameters lie relative to each other, which is nearly
- * always one for each span. Every binding of the plan is compared with the layout on the
- * way. */
+ * bind.c that turn a few offsets into the pointers that math.c takes. There is one per
+ * span and relative layout of the block's parameters, which is nearly always one per
+ * span. Every binding of the plan is checked against the layout on the way. */
 #include "emit/emit_scratch.h"
 #include "emit/emit_step.h"
 #include "base/names.h"
@@ -21,7 +20,7 @@ static const Param *block_param(const Gen *g, const Instr *i, int param)
     return &g->params.items[g->blocks.items[i->block].param[param]];
 }
 
-/* Of an element: of the weights as stored, of its gradient. */
+/* The dtype of an element: of the stored weights, or of the gradient. */
 static Dtype param_dtype(const Gen *g, const ClassParam *decl, bool grad)
 {
     return grad ? g->model.reduce_dtype : decl->dtype;
@@ -64,7 +63,8 @@ Bases bind_bases(const Steps *s, const Instr *i)
     return bases;
 }
 
-/* Which base parameter p of the class hangs on, or -1; *offset relative to it. */
+/* The base to which parameter p of the class is relative, or -1; *offset: relative to
+ * it. */
 static int param_base(const Steps *s, const Instr *i, const Bases *bases, int p,
                       bool grad, int64_t *offset)
 {
@@ -210,7 +210,7 @@ static void push_string(lua_State *L, const char *s)
     lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 }
 
-/* Does the call hand over this parameter? A piece gets its own only; a block all. */
+/* Does the call pass this parameter? A piece passes only its own; a block all. */
 static bool binds(const Steps *s, const Instr *i, int param, bool grad)
 {
     for (int k = s->first_binding[i->id]; k < s->first_binding[i->id + 1]; k++)
@@ -219,7 +219,7 @@ static bool binds(const Steps *s, const Instr *i, int param, bool grad)
     return i->piece < 0 && i->phase != PHASE_EVALUATE;
 }
 
-/* The call's arguments at the schedule: offsets. */
+/* The arguments of the call in the schedule: offsets. */
 void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
 {
     Gen *g = s->g;
@@ -382,7 +382,7 @@ static void push_binder_call(Steps *s, const Binder *b, const Span *span)
     lua_setfield(L, -2, "args");
 }
 
-/* The mathematics that a binder calls: one piece, or those of the block in turn. */
+/* The mathematics that a binder calls: one piece, or those of the block in order. */
 static void push_binder_calls(Steps *s, const Binder *b)
 {
     lua_State *L = s->e->L;
@@ -408,8 +408,8 @@ static void push_binder_calls(Steps *s, const Binder *b)
     lua_setfield(L, -2, "calls");
 }
 
-/* How a binder finds what is saved: by a function for each class, and another one where
- * some of it is dropped and computed again. */
+/* How a binder finds saved values: through a function per class, or another one if some
+ * of them are dropped and computed again. */
 static const char *saved_call(Steps *s, const Binder *b)
 {
     bool saved = b->ins->saved >= 0, dropped = b->ins->dropped >= 0;
@@ -420,7 +420,7 @@ static const char *saved_call(Steps *s, const Binder *b)
                       saved ? ", saved" : "", dropped ? ", dropped" : "");
 }
 
-/* One function of bind.c: from offsets to the pointers of a class's saved values. */
+/* One function of bind.c: turns offsets into the pointers of a class's saved values. */
 static void push_saver(Steps *s, const Class *c, bool some)
 {
     Gen *g = s->g;
@@ -446,7 +446,8 @@ static void push_saver(Steps *s, const Class *c, bool some)
     lua_setfield(L, -2, "fields");
 }
 
-/* How a binder finds what its kernels hand to each other; NULL: nothing. */
+/* How a binder finds the values that its kernels pass to each other; NULL: there are
+ * none. */
 static const char *scratch_call(Steps *s, const Binder *b)
 {
     return b->ins->scratch < 0 || scratch_members(s->g, b->cls, b->span->phase).count == 0
@@ -455,7 +456,7 @@ static const char *scratch_call(Steps *s, const Binder *b)
                             scratch_struct(s->g, b->cls, b->span->phase));
 }
 
-/* Field `slabs`: the functions that those call. */
+/* Field `slabs`: the functions for these values. */
 static void push_slabs(Steps *s)
 {
     lua_State *L = s->e->L;
@@ -480,7 +481,7 @@ static void push_slabs(Steps *s)
     lua_setfield(L, -2, "slabs");
 }
 
-/* Field `savers`: those that the binders call. */
+/* Field `savers`: the functions for saved values. */
 static void push_savers(Steps *s)
 {
     lua_State *L = s->e->L;

@@ -2,7 +2,7 @@
 /* emit_class.c: the structs of pointers of a class, as a Lua table for math.h.
  *
  * In: a class with its parameters, gradients and saved values. Out: one table on the
- * stack. As for the rest of math.h, no choice outside the numerics hash is looked at. */
+ * stack. Like the rest of math.h, it depends on no choice outside the numerics hash. */
 #include "emit/emit_scratch.h"
 #include "base/names.h"
 #include "base/show.h"
@@ -19,7 +19,7 @@ void emit_class(Emit *e, const Class *c)
 {
     Gen *g = e->g;
     lua_State *L = e->L;
-    bool has_beta = false; /* a parameter that is not tied takes the step's */
+    bool has_beta = false; /* a parameter that is not tied uses the step's */
 
     for (int i = 0; c->grads && i < c->params.count; i++)
         has_beta = has_beta || (c->grads[i] && !c->params.items[i].tied_global);

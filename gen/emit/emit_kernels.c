@@ -2,10 +2,10 @@
 /* emit_kernels.c: kernels as text, from the op folders' templates.
  *
  * In: g->classes with spans and kernel names (span.c), the op folders. Out: fields of the
- * context: kernels (rendered texts, one for each distinct kernel; the optimizer's last),
+ * context: kernels (rendered texts, one per distinct kernel; the optimizer's last),
  * prepared (statements for kernels_prepare), optimizer; and the list of kernels.
  *
- * Nothing here may look at a choice outside the numerics hash (emit_math.c). */
+ * Nothing here may depend on a choice outside the numerics hash (emit_math.c). */
 #include "emit/emit.h"
 #include "base/sandbox.h"
 #include "ops/ops.h"
@@ -45,7 +45,7 @@ void emit_operands(Emit *e, const Node *n)
         const char *text = gen_printf(e->g, "%s %s %s", name, dtype_name(v->dtype),
                                       show_shape(e->g, v->dim, v->n_dims));
 
-        if (i + 1 == n->n_in) { /* the arrow stays on the line of what it follows */
+        if (i + 1 == n->n_in) { /* the arrow stays on the line of the last input */
             before = gen_printf(e->g, "%s ", text);
             continue;
         }
@@ -57,7 +57,7 @@ void emit_operands(Emit *e, const Node *n)
     lua_setfield(e->L, -2, "operands");
 }
 
-/* The rule's own line about itself. */
+/* The line that the rule says about itself. */
 static void set_doc(Emit *e, const OpRule *rule)
 {
     lua_rawgeti(e->L, LUA_REGISTRYINDEX, rule->lua_ref);
@@ -66,7 +66,7 @@ static void set_doc(Emit *e, const OpRule *rule)
     lua_setfield(e->L, -2, "doc");
 }
 
-/* The kernel on top of the stack must be one that spans, and other files, can call. */
+/* Checks that spans, and other files, can call the kernel on top of the stack. */
 static void check_heading(Emit *e, const OpRule *rule, const char *file,
                           const char *kernel)
 {
@@ -85,9 +85,9 @@ static void check_heading(Emit *e, const OpRule *rule, const char *file,
     lua_pop(L, 2);
 }
 
-/* Renders the kernel whose environment is on top of the stack; appends its text (of a
- * device both its text and its host's) to the table at `list` and its prepared statements
- * to the one at `prepared`. */
+/* Renders the kernel whose environment is on top of the stack; appends its text (for a
+ * device also its host text) to the table at `list` and its prepared statements to the
+ * one at `prepared`. */
 void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int prepared)
 {
     lua_State *L = e->L;
@@ -137,7 +137,7 @@ void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int 
     lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
 }
 
-/* Could some choice of recompute call the kernel from the schedule? */
+/* Can some choice of recompute call the kernel from the schedule? */
 static bool runs_again(Gen *g, const char *kernel)
 {
     for (int i = 0; i < g->classes.count; i++) {
@@ -169,7 +169,7 @@ static void push_kernels(Emit *e, const KernelList *kernels)
         ops_push_env(e->g, n);
         emit_kernel(e, n->op, n->kernel, list, prepared);
         if ((lua_Integer)lua_rawlen(L, list) == before)
-            return; /* after one mistake the Lua budget may be gone */
+            return; /* after a mistake the Lua budget may be used up */
         lua_rawgeti(L, list, before + 1);
         emit_operands(e, n);
         emit_str(L, "fn", n->kernel);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emit_macros.c: names of buffers, segments, batches and places of the schedule in C, all
- * distinct. In: their names in the plan. Out: their macros. */
+/* emit_macros.c: distinct C names for buffers, segments, batches and places of the
+ * schedule. In: their names in the plan. Out: their macros. */
 #include "emit/emit.h"
 
 #include <ctype.h>
@@ -11,7 +11,7 @@ typedef struct Names {
     const char **slot; /* a hash table */
     size_t cap;
     struct {
-        const char ***items; /* where each name is kept */
+        const char ***items; /* the field that holds each name */
         int count, cap;
     } kept;
 } Names;
@@ -35,8 +35,8 @@ static void add_macro(Names *n, const char **kept, const char *prefix, const cha
     *gen_push(n->g, &n->kept) = kept;
 }
 
-/* grad_shard of "x" and grad of "shard_x" are one word: the later one gets a number,
- * which no other has. */
+/* grad_shard of "x" and grad of "shard_x" give the same word: the later one gets a number
+ * that no other name has. */
 static void keep_apart(Names *n)
 {
     n->cap = (size_t)n->kept.count * 4 + 1;

@@ -5,9 +5,8 @@
  * Out: fields of the context: those of the kernels (emit_kernels.c), classes (structs of
  * pointers), setup, spans.
  *
- * Nothing here may look at a choice outside the numerics hash: math.c, math.h and
- * the files of the kernels are byte-identical for all of them, and a test holds us to
- * it. */
+ * Nothing here may depend on a choice outside the numerics hash: math.c, math.h and the
+ * files of the kernels are byte-identical for all such choices, and a test checks it. */
 #include "emit/emit_scratch.h"
 #include "base/names.h"
 #include "ops/ops.h"
@@ -22,11 +21,11 @@ static const char *local_name(Emit *e, const KernelList *kernels, const char *na
     name = name_local(e->g, name);
     for (int i = 0; i < kernels->count; i++)
         if (!strcmp(kernels->items[i]->kernel, name))
-            return gen_printf(e->g, "m_%s", name); /* dims and dtype: no other has it */
+            return gen_printf(e->g, "m_%s", name); /* unique: it has dims and dtype */
     return name;
 }
 
-/* The field of a saved value, if its bytes are its own; NULL else. */
+/* The field of a saved value that has its own bytes; else NULL. */
 static const Saved *own_field(const Class *c, const Value *v)
 {
     const Saved *s = v->loc == LOC_SAVED ? &c->saved.items[v->loc_index] : NULL;
@@ -105,7 +104,7 @@ static const char *arg_decl(Emit *e, const KernelList *kernels, const Class *c,
         return gen_printf(e->g, "%s *%s", type, name);
     case ARG_LOSS:
         return "double *loss";
-    case ARG_LOSS_SCALE: /* it changes from step to step: on a device it lies there */
+    case ARG_LOSS_SCALE: /* on a device it is in memory: it changes between steps */
         return emit_on_device(e) ? "const float *loss_scale" : "float loss_scale";
     case ARG_LOGITS:
         return gen_printf(e->g, "%s *%s", type, name);
@@ -127,8 +126,8 @@ static const char *arg_note(Emit *e, const SpanArg *a)
                     : NULL;
 }
 
-/* The argument of the span whose bytes a value has, when it is not itself that argument:
- * an in-place op made it there. NULL otherwise. */
+/* The argument of the span whose bytes a value shares because an in-place op made it
+ * there; NULL if there is none, or if it is the argument itself. */
 static const Value *lies_on(const Span *s, const Value *v)
 {
     ArgKind kind;
@@ -155,7 +154,7 @@ static const Value *lies_on(const Span *s, const Value *v)
     gen_die("%s: no argument holds %s", s->name, v->name);
 }
 
-/* The bytes of the value that is saved, for one that lies there before or after it. */
+/* For a value in the bytes of a saved one, before or after it: those bytes. */
 static const char *in_place_of(Emit *e, const Value *v, const Saved *s)
 {
     const char *field = name_saved(e->g, s->value->name), *type = dtype_ctype(v->dtype);
@@ -165,7 +164,7 @@ static const char *in_place_of(Emit *e, const Value *v, const Saved *s)
                 : gen_printf(e->g, "(%s *)saved->%s", type, field);
 }
 
-/* The values a span touches that are not arguments, in order of first use: its
+/* The values that a span uses and that are not arguments, in order of first use: its
  * variables. */
 static void push_locals(Emit *e, const KernelList *kernels, const Class *c, const Span *s)
 {
@@ -196,7 +195,7 @@ static void push_locals(Emit *e, const KernelList *kernels, const Class *c, cons
                      gen_printf(e->g, "%s%s", is_written(s, v) ? "" : "const ",
                                 dtype_ctype(v->dtype)));
             emit_str(L, "name", value_expr(e, kernels, c, s, v));
-            /* saved: before or after the value that is */
+            /* saved: before or after the saved value */
             emit_str(L, "on",
                      on ? local_name(e, kernels, on->name)
                         : in_place_of(e, v, &c->saved.items[v->loc_index]));
@@ -207,8 +206,8 @@ static void push_locals(Emit *e, const KernelList *kernels, const Class *c, cons
     lua_setfield(L, -2, "locals");
 }
 
-/* Does a node read v? A kernel that has a frozen parameter's gradient among others makes
- * it all the same, on scratch, for nobody. */
+/* Does a node read v? A kernel that makes a frozen parameter's gradient among others
+ * still writes it, to scratch. */
 static bool is_read(const Class *c, const Value *v)
 {
     for (int i = 0; i < c->nodes.count; i++)
@@ -218,8 +217,8 @@ static bool is_read(const Class *c, const Value *v)
     return false;
 }
 
-/* beta of a call: 0 stores, 1 adds, and a parameter's own lies in the struct of
- * gradients. What nobody reads takes either. */
+/* beta of a call: 0 stores, 1 adds; a parameter's own beta is in the struct of gradients.
+ * Results without a reader take either. */
 static const char *call_beta(Emit *e, const Class *c, const Node *n)
 {
     const char *beta = NULL, *any = NULL;
@@ -291,7 +290,7 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
     lua_setfield(L, -2, "calls");
 }
 
-/* piece: its name, NULL for a block without cuts or the constants. */
+/* piece: its name; NULL for a block without cuts or for the constants. */
 static void push_span(Emit *e, const KernelList *kernels, const Class *c, const Span *s,
                       const char *piece)
 {
@@ -331,7 +330,7 @@ static void push_span(Emit *e, const KernelList *kernels, const Class *c, const 
 
 /* ---- the parts of the context ---------------------------------------------------- */
 
-/* Is there a block of the class with KEEP_SOME that the wrap cuts, or leaves whole? */
+/* Does the wrap cut (or leave whole) some block of the class that has KEEP_SOME? */
 static bool runs_some(const Gen *g, const Class *c, bool cut)
 {
     for (int b = 0; b < g->blocks.count; b++) {
@@ -343,7 +342,7 @@ static bool runs_some(const Gen *g, const Class *c, bool cut)
     return false;
 }
 
-/* What KEEP_SOME calls again, as spans of bind.c. */
+/* What KEEP_SOME runs again, as spans of bind.c. */
 static void push_again(Emit *e, const KernelList *kernels)
 {
     Gen *g = e->g;
@@ -365,7 +364,7 @@ static void push_again(Emit *e, const KernelList *kernels)
     lua_setfield(e->L, -2, "again");
 }
 
-/* Tables and binders take any key of a segment. The kernels do not yet: those of spans
+/* Tables and binders support any key of a segment. The kernels do not yet: those of spans
  * compute on whole parameters, and the optimizer's reads weights of one dtype. */
 void emit_check_math(const Gen *g)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emit_optimizer.c: the optimizer's kernels for kernels.c, and where it treats matrices
- * as a whole, the tables of matrices and batches for tables.c.
+/* emit_optimizer.c: the optimizer's kernels for kernels.c; and, if it treats matrices as
+ * a whole, the tables of matrices and batches for tables.c.
  *
- * In: the optimizer's rules (optimizer.c), g->shapes, the deal (matrices.c). Out: kernels
- * in the lists of emit_math.c; fields of the context. Kernels follow from the parameters'
- * shapes alone, in the parameters' order; owners and batches only reach the tables. */
+ * In: the optimizer's rules (optimizer.c), g->shapes, the assignment of matrices
+ * (matrices.c). Out: kernels in the lists of emit_math.c; fields of the context. Kernels
+ * depend on the parameters' shapes alone, in the parameters' order; owners and batches
+ * only appear in tables. */
 #include "emit/emit.h"
 #include "ops/ops.h"
 #include "plan/plan.h"
@@ -45,7 +46,7 @@ static const char *update_name(Gen *g, const OpRule *rule)
     return gen_printf(g, "%s_update", rule->name);
 }
 
-/* As ops_push_env, with runs of any length: shapes are left out. An RtUpdateKernel. */
+/* As ops_push_env, for runs of any length, so without shapes. An RtUpdateKernel. */
 static void push_update_env(Emit *e, OptimizerUse use)
 {
     Gen *g = e->g;

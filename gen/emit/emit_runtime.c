@@ -2,22 +2,22 @@
 /* emit_runtime.c: the runtime that a trainer is made for.
  *
  * In: the embedded files of runtime/, the target. Out: which of them the trainer needs,
- * for its Makefile, and which of those compute; and their copy, so that the folder stands
- * alone, whose rt.h says of which runtime it is. */
+ * for its Makefile, and which of those compute; and a copy of them, so that the folder
+ * stands alone. The copy's rt.h identifies the runtime. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* A folder of runtime/ is for the trainers that need all of it: those of its target, and
- * within such a folder those that have what it is named after. */
+/* A trainer uses all of a folder of runtime/ or nothing: its target's folder, and the
+ * folders inside it whose feature it has. */
 static bool needs_folder(const Gen *g, const char *folder)
 {
     const struct {
         const char *name;
         bool needed;
     } some[] = {
-        {"matrices", g->batches.count > 0}, /* that an optimizer treats whole */
+        {"matrices", g->batches.count > 0}, /* an optimizer treats matrices as a whole */
         {"ranks", g->model.mesh.world_size > 1},
     };
     const KernelLibrary *library = g->model.target->kernel_library;
@@ -68,7 +68,7 @@ static uint64_t runtime_identity(Gen *g)
     return hash_bytes(t.s, t.len);
 }
 
-/* rt.h as a copy: it says which. */
+/* The copy of rt.h, with the runtime's identity. */
 static void add_rt_h(Gen *g, const Embedded *file)
 {
     static const char line[] = "#define RT_IDENTITY 0\n";
@@ -81,7 +81,7 @@ static void add_rt_h(Gen *g, const Embedded *file)
     emit_add_file(g, file->path, text, strlen(text));
 }
 
-/* Adds to the context on top of the stack what the Makefile and trainer.c say of it. */
+/* Adds what the Makefile and trainer.c need to the context on top of the stack. */
 void emit_runtime_context(Emit *e)
 {
     Gen *g = e->g;
@@ -102,7 +102,7 @@ void emit_runtime_context(Emit *e)
         }
     }
     lua_setfield(L, -2, "runtime_sources");
-    lua_newtable(L); /* those of its files that compute */
+    lua_newtable(L); /* the files that compute */
     for (int i = n = 0; i < embedded_count; i++) {
         const char *path = embedded_files[i].path;
 
@@ -114,7 +114,7 @@ void emit_runtime_context(Emit *e)
     lua_setfield(L, -2, "arithmetic");
 }
 
-/* The copy that lets the folder stand alone; --link-runtime leaves it out. */
+/* The copy that makes the folder stand alone; omitted with --link-runtime. */
 void emit_runtime(Emit *e)
 {
     for (int i = 0; i < embedded_count && !e->g->opt.link_runtime; i++) {

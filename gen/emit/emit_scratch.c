@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emit_scratch.c: what the kernels of a phase hand to each other in scratch, as a struct
- * of pointers.
+/* emit_scratch.c: the values that the kernels of a phase pass to each other in scratch,
+ * as a struct of pointers.
  *
- * In: spans whose values and workspaces have places in the phase's slab (span.c). Out: of
- * each class and phase a list of members, in the order in which kernels first touch them:
- * math.h makes a struct of it, bind.c fills it, and says of each member which earlier
- * ones had its bytes. All pieces of a block share one slab, so the struct is of the whole
- * phase; what runs again before a backward runs in the forward's. */
+ * In: spans whose values and workspaces have places in the phase's slab (span.c). Out:
+ * for each class and phase a list of members, in the order of first use. math.h declares
+ * a struct of them; bind.c fills it, and says for each member which earlier ones used its
+ * bytes. All pieces of a block share one slab, so the struct covers the whole phase; what
+ * runs again before a backward uses the forward's. */
 #include "emit/emit_scratch.h"
 #include "base/names.h"
 #include "base/show.h"
@@ -104,7 +104,7 @@ static const char *member_of(Gen *g, const Class *c, Phase phase, const Value *v
 {
     ScratchList list;
 
-    if (!c) /* of constants: emit_step.c refuses it */
+    if (!c) /* of constants: emit_step.c rejects it */
         return "scratch";
     list = scratch_members(g, c, phase);
     for (int i = 0; i < list.count; i++)
@@ -129,7 +129,7 @@ static bool overlap(const ScratchMember *a, const ScratchMember *b)
            b->offset_bytes < a->offset_bytes + a->bytes;
 }
 
-/* "x, y": the members that had some of its bytes last; "": they are its own. */
+/* "x, y": the members that last used some of its bytes; "": none did. */
 static const char *over(Gen *g, const ScratchList *list, int at)
 {
     const ScratchMember *m = &list->items[at];

@@ -6,8 +6,8 @@
 #include "emit/emit.h"
 
 typedef struct ScratchMember {
-    const Value *value; /* or NULL: */
-    const Node *node;   /* the workspace of its kernel */
+    const Value *value; /* NULL for a workspace: */
+    const Node *node;   /* the kernel whose workspace it is */
     const char *name, *type;
     const char *what;   /* "[512, 256]", "4096 bytes" */
     int64_t offset_bytes, bytes;
@@ -17,15 +17,15 @@ typedef struct ScratchList {
     int count, cap;
 } ScratchList;
 
-/* In order of first use. A forward that runs again has the forward's. */
+/* In order of first use. A forward that runs again uses the forward's. */
 ScratchList scratch_members(Gen *g, const Class *c, Phase phase);
 const char *scratch_struct(Gen *g, const Class *c, Phase phase); /* "layer_forward_scratch" */
-/* The C expression of one inside a span. */
+/* The C expression of a member inside a span. */
 const char *scratch_value(Gen *g, const Class *c, Phase phase, const Value *v);
 const char *scratch_workspace(Gen *g, const Class *c, Phase phase, const Node *n);
 
-/* Pushes the struct of a phase; sets field `scratch` of the class on top: of all phases
- * that have some. */
+/* Pushes the struct of a phase; sets field `scratch` of the class on top of the stack: whether any
+ * phase has one. */
 void scratch_push(Emit *e, const Class *c, Phase phase);
 void scratch_push_all(Emit *e, const Class *c);
 

@@ -2,12 +2,12 @@
 /* emit_step.c: the schedule as Lua tables for step.c and bind.c.
  *
  * In: g->prog with waits and offsets, the bindings of every span call. Out: fields of the
- * context: binders (one for each way the pointers of a span are found), places, and for
- * every variant its forward and backward part as lines: waits with their reasons, then
- * one call.
+ * context: binders (one per way in which the pointers of a span are found), places, and
+ * for every variant its forward and backward part as lines: waits with their reasons,
+ * then one call.
  *
- * A wait names what it waits for, so the forward of the local and of the last micro-step
- * are usually one text; then step.c has it once. */
+ * A wait names what it waits for, so the forwards of the local and of the last micro-step
+ * usually have the same text; then step.c contains it once. */
 #include "emit/emit_step.h"
 #include "base/show.h"
 
@@ -34,7 +34,7 @@ static bool is_start(const Instr *i)
     return i->stream != STREAM_COMPUTE;
 }
 
-/* The number of a start on its stream: what is under way is in this order. */
+/* The number of a start on its stream; pending starts complete in this order. */
 static int place_in_stream(const Steps *s, const Instr *on)
 {
     int before = on->variant == VARIANT_END ? s->starts[VARIANT_LAST][on->stream] : 0;
@@ -42,7 +42,7 @@ static int place_in_stream(const Steps *s, const Instr *on)
     return before + s->place[on->id];
 }
 
-/* What a start is known by to waits: its segment, or its batch of matrices. */
+/* How waits name a start: by its segment, or its batch of matrices. */
 static const char *subject_macro(const Steps *s, const Instr *on)
 {
     return on->batch >= 0 ? s->g->batches.items[on->batch].macro
@@ -59,7 +59,7 @@ static void push_waits(Steps *s, const Instr *i)
         const Instr *on = &s->p->ins.items[i->waits[k]];
 
         if (!is_start(on))
-            continue; /* the host ran it before it came here */
+            continue; /* the host has run it before this line */
         gen_require(i->variant == on->variant ||
                         (i->variant == VARIANT_END && on->variant == VARIANT_LAST),
                     "instruction %d waits for %d, of another micro-step", i->id, on->id);
@@ -74,7 +74,7 @@ static void push_waits(Steps *s, const Instr *i)
     lua_setfield(L, -2, "waits");
 }
 
-/* Operands mean the same in each kind: buffers from and to, equal where in place. */
+/* Operands mean the same in all kinds: buffers from and to, equal if in place. */
 static void push_operands(Steps *s, const Instr *i)
 {
     lua_State *L = s->e->L;
@@ -134,8 +134,7 @@ static void push_line(Steps *s, const Instr *i)
 
 /* ---- parts ----------------------------------------------------------------------- */
 
-/* The most bytes of transient buffers alive at once between the part's first and last
- * line. */
+/* The most bytes of transient buffers alive at once during the part's lines. */
 static int64_t part_peak(Steps *s, const Part *part)
 {
     const Program *p = s->p;
@@ -170,7 +169,7 @@ static int64_t part_peak(Steps *s, const Part *part)
     return peak;
 }
 
-/* All lines of a part, as one text without the variant: equal parts are emitted once. */
+/* All lines of a part as one text, without the variant: equal parts are emitted once. */
 static const char *fingerprint(Steps *s, const Part *part)
 {
     Text t = {.g = s->g};
@@ -218,7 +217,7 @@ static void find_parts(Steps *s)
         add_part(s, v, PHASE_FORWARD, first, middle);
         add_part(s, v, v == VARIANT_EVAL ? PHASE_EVALUATE : PHASE_BACKWARD, middle,
                  merges);
-        if (merges < last) { /* they run after the last micro-batch of a leaf only */
+        if (merges < last) { /* these run only after the last micro-batch of a leaf */
             add_part(s, v, PHASE_SETUP, merges, last);
             s->parts.items[s->parts.count - 1].name = "merge_leaf";
         }
@@ -229,7 +228,7 @@ static void find_parts(Steps *s)
 
         if (a->name)
             continue;
-        a->name = phase; /* alone of its phase, or equal to the others */
+        a->name = phase; /* the only one of its phase, or equal to the others */
         for (int k = 0; k < s->parts.count; k++) {
             const Part *b = &s->parts.items[k];
 
@@ -289,7 +288,7 @@ static void push_part(Steps *s, const Part *part)
     push_lines(s, part->first, part->last);
 }
 
-/* What trainer_setup hands to the constants' span: where each of them lies. */
+/* What trainer_setup passes to the constants' span: where each of them is. */
 static void push_setup_args(Steps *s)
 {
     const Span *setup = &s->g->setup;
@@ -301,7 +300,7 @@ static void push_setup_args(Steps *s)
         lua_rawseti(s->e->L, -2, ++n);
     }
     for (int a = 0; a < setup->n_args; a++) {
-        if (setup->args[a].kind != ARG_CONST) { /* only workspace: see span.c */
+        if (setup->args[a].kind != ARG_CONST) { /* the rest is workspace: see span.c */
             diag_add(s->g, DIAG_ERROR, (Pos){0}, "keep its temporaries on the stack",
                      "op %s: a kernel of constants cannot have a workspace",
                      setup->nodes[0]->op->name);
@@ -360,7 +359,7 @@ static void index_program(Steps *s)
     s->first_binding[p->ins.count] = k;
 }
 
-/* The step's tree (plan/step.h): pushes the node. */
+/* Pushes a node of the step's tree (plan/step.h). */
 static void push_node(lua_State *L, const StepNode *node)
 {
     static const char *const over[] = {"step", "rounds", "micro_batches", "line"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emit_step.h: what emit_step.c (lines of the schedule) and emit_bind.c (pointers of the
- * calls) share. Private to the emission of step.c and bind.c. */
+/* emit_step.h: what emit_step.c (lines of the schedule) and emit_bind.c (pointers of the calls)
+ * share. Private to the emission of step.c and bind.c. */
 #ifndef EMIT_STEP_H
 #define EMIT_STEP_H
 
@@ -12,7 +12,7 @@ typedef struct Binder {
     const char *name; /* "layer_forward_at" */
     const Class *cls;
     const Span *span; /* of the whole block, or of one piece */
-    const Block *block; /* of its first call: offsets are relative to its bases */
+    const Block *block; /* the block of its first call: offsets are relative to that call's bases */
     const Instr *ins;
 } Binder;
 
@@ -21,15 +21,15 @@ typedef struct Part { /* instructions first .. last - 1, one emitted function */
     Phase phase;
     int first, last;
     const char *name; /* "forward", "backward_last" */
-    const char *text; /* a fingerprint of its lines, to find equal parts */
+    const char *text; /* fingerprint of its lines, to find equal parts */
 } Part;
 
 typedef struct Steps {
     Emit *e;
     Gen *g;
     Program *p;
-    int *first_binding; /* by instruction; bindings of one follow each other */
-    int *place; /* by instruction: starts on its stream before it, in its variant */
+    int *first_binding; /* by instruction; the bindings of one are consecutive */
+    int *place; /* by instruction: number of earlier starts on its stream, in its variant */
     int starts[N_VARIANTS][N_STREAMS];
     struct {
         Binder *items;
@@ -41,10 +41,10 @@ typedef struct Steps {
     } parts;
 } Steps;
 
-/* A base pointer of a call: where the parameters of one segment lie. */
+/* A base pointer of a call: where the parameters of one segment are. */
 typedef struct Base {
     int segment, buffer;
-    int64_t offset_bytes; /* in the buffer, of the block's first parameter in it */
+    int64_t offset_bytes; /* in the buffer, of the block's first parameter there */
     bool grad;
 } Base;
 
@@ -55,13 +55,13 @@ typedef struct Bases {
 
 /* The bases of an instruction, weights first, in order of the class's parameters. */
 Bases bind_bases(const Steps *s, const Instr *i);
-/* The binder that fits the call; made when it is the first of its kind. */
+/* The binder that fits the call; made for the first call of its kind. */
 const Binder *bind_binder(Steps *s, const Instr *i, const Bases *bases);
 /* Field `args` of the table on top: the call's arguments in the schedule. */
 void bind_push_call(Steps *s, const Instr *i, const Bases *bases);
 /* Field `binders` of the context. */
 void bind_push_binders(Steps *s);
-/* Does some parameter take the beta of the step, not one of its own? */
+/* Does some parameter use the step's beta rather than one of its own? */
 bool bind_plain_grad(const Class *c);
 /* The macro of a constant's buffer. */
 const char *bind_const(Steps *s, int index);

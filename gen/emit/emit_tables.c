@@ -3,7 +3,7 @@
  * parameters, buffers) as Lua tables for trainer.c, tables.h and tables.c.
  *
  * In: g->model, g->units, g->segments, g->params, g->prog with offsets. Out: fields of
- * the context. Every number printed later is decided here; the templates only lay them
+ * the context. Every number printed later is computed here; the templates only lay them
  * out. */
 #include "emit/emit.h"
 #include "plan/plan.h"
@@ -57,7 +57,7 @@ static void push_memory(Emit *e)
     lua_setfield(e->L, -2, "memory");
 }
 
-/* A text as a list of its lines; none of NULL. */
+/* A text as a list of its lines; empty for NULL. */
 static void push_lines(lua_State *L, const char *key, const char *text)
 {
     if (!text)
@@ -215,7 +215,7 @@ static void push_target(Emit *e)
     lua_setfield(L, -2, "archs");
 }
 
-/* What the plan found. */
+/* The results of planning. */
 static void push_figures(Emit *e)
 {
     const Program *p = &e->g->prog;
@@ -290,14 +290,14 @@ static const Buffer *buffer_of(const Gen *g, BufKind kind, int segment)
 
 /* ---- units, segments, parameters ------------------------------------------------- */
 
-/* A table row's place: a macro of tables.h, or -1. */
+/* A place in a table's row: a macro of tables.h, or -1. */
 static void set_place(Emit *e, const char *key, const Buffer *b, Space space)
 {
     gen_require(!b || b->space == space, "%s lies in the wrong space", b->name);
     emit_str(e->L, key, b ? b->macro : "-1");
 }
 
-/* What a merge adds, if not the sum in its shard; NULL: it is, or none merges. */
+/* What a merge adds, if that is not the sum in its shard; else NULL. */
 static const Buffer *merged_elsewhere(const Gen *g, const Segment *s)
 {
     const Program *p = &g->prog;
@@ -419,7 +419,7 @@ static const char *rt_init(const char *init)
     return "RT_INIT_NORMAL";
 }
 
-/* Hugging Face tensors inside a fused storage tensor, under their global names. */
+/* The Hugging Face tensors inside a fused storage tensor, under their global names. */
 static void push_parts(Emit *e, const Param *p)
 {
     const ClassParam *d = p->decl;
@@ -441,7 +441,7 @@ static void push_parts(Emit *e, const Param *p)
     lua_setfield(e->L, -2, "parts");
 }
 
-/* Where the optimizer treats matrices as a whole, what is none. */
+/* Is the parameter, under an optimizer that treats matrices as a whole, not a matrix? */
 static bool other_half(const Gen *g, const Param *p)
 {
     return g->batches.count > 0 && !p->matrix;
@@ -456,7 +456,8 @@ static double param_decay(const Gen *g, const Param *p)
     return other_half(g, p) ? g->model.others_decay : g->model.weight_decay;
 }
 
-/* Of the optimizer's learning rate, which is that of matrices where it treats some. */
+/* Relative to the optimizer's learning rate, which is that of matrices if it treats
+ * any. */
 static double param_lr_ratio(const Gen *g, const Param *p)
 {
     double group = p->group ? p->group->lr_ratio : 1;
@@ -517,7 +518,7 @@ static void push_params(Emit *e)
     lua_setfield(L, -2, "params");
 }
 
-/* Fields NAME_buffer, NAME_bytes of a buffer that some targets have. */
+/* Fields NAME_buffer and NAME_bytes for a buffer that only some targets have. */
 static void set_area(Emit *e, BufKind kind, const char *name)
 {
     const Buffer *b = buffer_of(e->g, kind, -1);

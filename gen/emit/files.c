@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.c: what lies in the output folder, and what should; in the parent process. In:
- * g->base.files, which the child made, one of them manifest.json with the hash of each
- * other. Out: the folder, or nothing of it (files_put.c); with --check, what differs.
+/* files.c: what the output folder contains and what it should contain; in the parent
+ * process. In: g->base.files, made by the child, one of them manifest.json with the hash
+ * of every other. Out: the whole folder, or no change (files_put.c); with --check, the
+ * differences.
  *
- * What lies there is told apart by the folder's old manifest, and by the mark of a run
- * that was stopped. A file with a hash written there is ours, and is replaced or, when no
- * longer generated, removed. One with another hash was edited by hand: refused, unless
- * --force. A file that neither names is foreign: left alone, and never overwritten
- * without --force; a folder that has files and no manifest is somebody else's, and is not
- * written without --force. Symbolic links are not followed. */
+ * The folder's old manifest, and the mark of a run that was stopped, classify what is
+ * there:
+ * 1. A file with a hash recorded there is ours. It is replaced or, if no longer
+ *    generated, removed.
+ * 2. One with another hash was edited by hand: refused without --force.
+ * 3. A file that neither names is foreign: left alone, and never overwritten without
+ *    --force.
+ * 4. A folder with files and without a manifest belongs to someone else: not written
+ *    without --force.
+ * Symbolic links are not followed. */
 #include "emit/files.h"
 
 #include <dirent.h>
@@ -35,8 +40,8 @@ void folder_complain(Folder *f, const char *path, const char *help, const char *
     f->errors++;
 }
 
-/* Relative, of plain names: letters, digits and _ . - with no dot first, so no "..";
- * and the two dot files that an emitted folder has. */
+/* Relative, of plain names: letters, digits and _ . - without a leading dot, so no "..";
+ * and the two dot files of an emitted folder. */
 static bool path_is_legal(const char *s)
 {
     size_t n = 0;
@@ -85,8 +90,8 @@ int folder_parent(Folder *f, const char *path, bool make, const char **name)
     return fd;
 }
 
-/* Reads a regular file; 0, or an errno: ENOENT absent, ELOOP a link, EINVAL another
- * kind. is: whose content that is, or null. */
+/* Reads a regular file. Returns 0 or an errno: ENOENT if absent, ELOOP for a link, EINVAL
+ * for another kind. is: the entry with that content, or null. */
 static int read_at(Folder *f, const char *path, const char **data, size_t *bytes,
                    struct stat *is)
 {
@@ -175,8 +180,8 @@ static const char *kind_of_error(int e)
     }
 }
 
-/* A file of ours has this hash: 16 hexadecimal digits. NULL: whoever wrote that, it names
- * no file of ours. */
+/* Records that a file of ours has this hash: 16 hexadecimal digits. NULL: it is not a
+ * record of ours. */
 static Entry *add_ours(Folder *f, const char *path, const char *hex)
 {
     uint64_t hash;
@@ -216,7 +221,7 @@ static void read_manifest(Folder *f)
     json_decref(root);
 }
 
-/* Lines of the mark, up to one that was cut short. */
+/* Reads the lines of the mark; stops at an incomplete one. */
 static void read_mark(Folder *f)
 {
     const char *text, *line, *end;
@@ -247,7 +252,7 @@ static void read_mark(Folder *f)
     }
 }
 
-/* What lies there; 0, or why that cannot be said. */
+/* Looks at what is there; 0, or why that failed. */
 static int compare(Folder *f, Entry *e)
 {
     const char *data;
@@ -271,13 +276,13 @@ static void look_at(Folder *f, Entry *e)
         folder_complain(f, e->path, "move it away", "%s", kind_of_error(error));
 }
 
-/* The manifest carries no hash of itself; it is ours if it is a manifest at all. */
+/* The manifest has no hash of itself; it is ours if it is a manifest at all. */
 bool folder_is_manifest(const Entry *e)
 {
     return !strcmp(e->path, manifest_name);
 }
 
-/* Did a run of ours write what lies there? */
+/* Did a run of ours write what is there? */
 static bool is_ours(const Entry *e)
 {
     for (int i = 0; i < e->ours.count; i++)
@@ -326,7 +331,7 @@ static void collect(Folder *f)
         look_at(f, &f->entries.items[i]);
 }
 
-/* Does all of it lie there already, and nobody writes? Then nothing is even locked. */
+/* Is the folder complete already, with no other writer? Then it is not even locked. */
 static bool is_as_generated(Folder *f)
 {
     struct stat st;
@@ -361,7 +366,7 @@ static int report_drift(Folder *f)
         Entry *e = &f->entries.items[i];
 
         if (e->kind == OTHER)
-            continue; /* look_at complained */
+            continue; /* look_at reported it */
         if (e->now && e->kind == ABSENT)
             folder_complain(f, e->path, help, "is missing");
         else if (e->now && !e->same && e->ours.count && !is_ours(e))
@@ -376,7 +381,8 @@ static int report_drift(Folder *f)
 
 /* ---- writing --------------------------------------------------------------------- */
 
-/* Files of others, and nothing of ours. Names with a dot, such as .git, do not count. */
+/* Does the folder have foreign files and none of ours? Names with a dot, such as .git, do
+ * not count. */
 static bool is_anothers(Folder *f)
 {
     int fd = f->fd < 0 ? -1 : openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -419,7 +425,7 @@ int files_write(Gen *g)
     size_t n = strlen(f.dir);
     int code;
 
-    signal(SIGXFSZ, SIG_IGN);            /* a file size limit is an error of write() */
+    signal(SIGXFSZ, SIG_IGN);            /* makes the limit an error of write() */
     while (n > 1 && f.dir[n - 1] == '/') /* DIR/ is DIR */
         f.dir = gen_strndup(g, f.dir, --n);
     f.fd = open(f.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files_put.c: puts what is generated into a folder, so that whatever stops it, a kill
- * or a power cut, the folder is as it was, or as it should be, or marked. In: a Folder
- * whose entries say what lies there and what should. Out: the files.
+/* files_put.c: writes the generated files into a folder. Whatever stops it, a kill or a
+ * power cut, the folder is unchanged, complete, or marked. In: a Folder whose entries say
+ * what is there and what should be. Out: the files.
  *
- * One run at a time: the mark is locked as long as its owner lives; another one is
- * refused at once. The order of things:
+ * Only one run at a time can write: its owner locks the mark for life, and another run is
+ * refused at once. The steps:
  *
- *   the mark        what is to come, added to what runs before had to say
- *   staging         each new file beside its place, as .NAME.fsdpgen-new
- *   to the disk     until here the folder can be left as it was
- *   renames         first the Makefile, which knows the mark even where an older one did
- *                   not; then what is no longer generated goes; last the manifest, as
- *                   until then the old one says what was ours
- *   to the disk
- *   the mark goes   the folder is whole
+ * 1. The mark gets the list of what is to come, in addition to the lists of earlier runs.
+ * 2. Staging: each new file is written beside its place, as .NAME.fsdpgen-new.
+ * 3. All of it is written to disk. Until here the folder can be left as it was.
+ * 4. Renames: first the Makefile, which knows the mark even if an older one did not; then
+ *    files no longer generated are removed; last the manifest, because until then the old
+ *    one says what was ours.
+ * 5. All of it is written to disk.
+ * 6. The mark is removed: the folder is complete.
  *
- * A run that finds the mark of one that was stopped removes what that staged, and else
- * does what it always does: files are ours that the manifest or the mark knows.
+ * A run that finds the mark of a stopped run removes what that one staged, and then
+ * proceeds as always: files named by the manifest or the mark are ours.
  *
- * What goes to the disk goes by one syncfs: 85 files took 0.3 s by an fsync each on ext4,
- * 0.02 s so. */
+ * One syncfs writes everything to disk: on ext4, 85 files took 0.02 s this way and 0.3 s
+ * with an fsync each. */
 #define _GNU_SOURCE /* syncfs */
 #include "emit/files.h"
 #include "base/take_name.h"
@@ -35,7 +35,7 @@ enum { LOCK_TRIES = 1000 };
 
 /* ---- the lock -------------------------------------------------------------------- */
 
-/* Makes DIR, and its parents as `mkdir -p` does. */
+/* Makes DIR and its parents, like `mkdir -p`. */
 static bool make_folder(Folder *f)
 {
     char *path = gen_strdup(f->g, f->dir);
@@ -56,7 +56,7 @@ static bool make_folder(Folder *f)
     return f->fd >= 0;
 }
 
-/* Is the mark's name still that of the file that is locked? 0, or why not. */
+/* Is the locked file still the one with the mark's name? 0, or why not. */
 static int lost_mark(const Folder *f)
 {
     struct stat locked, named;
@@ -119,7 +119,7 @@ static bool write_all(int fd, const char *p, size_t n)
     return true;
 }
 
-/* Adds to the mark what is to come. */
+/* Adds the list of what is to come to the mark. */
 static bool announce(Folder *f)
 {
     Text t = {.g = f->g};
@@ -155,7 +155,7 @@ static bool remove_mark(Folder *f)
         folder_complain(f, MARK_NAME, NULL, "cannot remove: %s", strerror(errno));
         return false;
     }
-    fsync(f->fd); /* where it fails, a power cut may bring back the mark, no more */
+    fsync(f->fd); /* if this fails, a power cut can at worst bring back the mark */
     return true;
 }
 
@@ -166,7 +166,7 @@ static const char *staged_name(Folder *f, const char *name)
     return gen_printf(f->g, ".%s.fsdpgen-new", name);
 }
 
-/* Writes the new content beside its place. */
+/* Writes the new content to a file beside its place. */
 static bool stage(Folder *f, Entry *e)
 {
     const char *name;
@@ -216,7 +216,7 @@ static bool put_in_place(Folder *f, Entry *e)
     return good;
 }
 
-/* Unlinks path as flags say; what is not there is gone. Returns 0 or why not. */
+/* Unlinks path with flags; a missing file is no error. Returns 0 or an errno. */
 static int unlink_path(Folder *f, const char *path, int flags)
 {
     const char *name;
@@ -228,7 +228,7 @@ static int unlink_path(Folder *f, const char *path, int flags)
     return error == ENOENT || error == ENOTDIR ? 0 : error;
 }
 
-/* Removes a file that is no longer generated, and the folders it leaves empty. */
+/* Removes a file that is no longer generated, and the folders that become empty. */
 static void remove_stale(Folder *f, const Entry *e)
 {
     char *path = gen_strdup(f->g, e->path), *slash;
@@ -255,7 +255,7 @@ static bool stage_all(Folder *f)
     return true;
 }
 
-/* Someone else may have written while this staged. */
+/* Has no other program written while this one staged? */
 static bool still_so(Folder *f)
 {
     for (int i = 0; i < f->entries.count; i++) {
@@ -280,7 +280,8 @@ static Turn turn_of(const Entry *e)
                                           : PUT_OTHERS;
 }
 
-/* How many files it put in place; complains of one that it could not, and stops. */
+/* Returns how many files it put in place; reports the first one that failed, and
+ * stops. */
 static int put_all(Folder *f, Turn turn)
 {
     int written = 0;
@@ -303,13 +304,13 @@ static int remove_all(Folder *f)
 
         if (e->now || e->kind == OTHER)
             continue;
-        remove_stale(f, e); /* absent: its folders may have been left behind */
+        remove_stale(f, e); /* if absent, its folders may remain */
         removed += e->kind == REGULAR;
     }
     return removed;
 }
 
-/* What staging made goes, here and where a run was stopped. */
+/* Removes what staging made, by this run and by stopped ones. */
 static void unstage_all(Folder *f)
 {
     for (int i = 0; i < f->entries.count; i++) {
@@ -325,7 +326,7 @@ void folder_leave(Folder *f)
     unstage_all(f);
     for (int i = f->made.count - 1; i >= 0; i--)
         unlinkat(f->fd, f->made.items[i], AT_REMOVEDIR);
-    /* where an earlier run was stopped, the folder is still what that one left */
+    /* After a stopped run the folder is still what that one left. */
     if (f->mark_bytes == 0 && !f->mark_of_others)
         unlinkat(f->fd, MARK_NAME, 0);
     if (f->created)
@@ -344,7 +345,7 @@ int folder_put(Folder *f)
 {
     int written, removed;
 
-    unstage_all(f); /* of a run that was stopped */
+    unstage_all(f); /* from a stopped run */
     if (!announce(f) || !stage_all(f) || !reach_disk(f) || !still_so(f)) {
         folder_leave(f);
         return EXIT_DIAG;

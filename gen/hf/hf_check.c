@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf_check.c: does the Hugging Face class that config.json names compute this graph? In:
- * the graph at hand, and the class's. Out: a message for each parameter that is another
- * one, of layers that are alike for the first; where all are the same, for the first
- * node that computes something else. */
+ * our graph, and the class's. Out: a message per different parameter (of layers that are
+ * alike, for the first); if there is none, a message about the first node that computes
+ * something else. */
 #include "hf/hf.h"
 #include "base/show.h"
 #include "describe/load.h"
@@ -19,7 +19,7 @@ static const char ways_out[] =
 
 enum { MOST_TOLD = 6 };
 
-/* The line of the architecture that calls the node's op. */
+/* The architecture's line that calls the node's op. */
 static Pos node_place(Gen *g, const Node *n)
 {
     const LexFile *f = n && n->pos.file ? loader_file(loader_of(g), n->pos.file) : NULL;
@@ -34,7 +34,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const Tensor *)a)->name, ((const Tensor *)b)->name);
 }
 
-/* In order of names. */
+/* Sorted by name. */
 static Tensor *sorted(Gen *g, const Graph *graph)
 {
     const size_t n = (size_t)graph->tensors.count;
@@ -76,7 +76,7 @@ typedef struct Told {
     } kinds;
 } Told;
 
-/* Was the same told of another layer, or enough told at all? */
+/* Was the same reported for another layer, or enough reported already? */
 static bool is_told(Gen *g, Told *told, const char *name)
 {
     const char *kind = kind_of(g, name);
@@ -101,7 +101,7 @@ static bool same_dims(const Tensor *a, const Tensor *b)
            !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->n_dims);
 }
 
-/* Returns whether one is another. */
+/* Returns whether one differs. */
 static bool compare_tensors(Gen *g, const Graph *own, const Graph *theirs,
                             const char *class_name)
 {
@@ -146,7 +146,7 @@ static int by_hash(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The first node of a that computes what none of b does. */
+/* The first node of a that computes something that no node of b does. */
 static const Expr *first_other(Gen *g, const Graph *a, const Graph *b)
 {
     const size_t n = (size_t)b->exprs.count;
@@ -167,7 +167,7 @@ static const char *show_attr(Gen *g, const Attr *a)
                                : attr_text(g, a);
 }
 
-/* "window=64" where the other has something else; NULL: all are the same. */
+/* "window=64" if the other node has another value; NULL: all are equal. */
 static const char *other_attr(Gen *g, const Node *a, const Node *b, const char **theirs)
 {
     for (int i = 0; i < a->n_attrs && i < b->n_attrs; i++) {

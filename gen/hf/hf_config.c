@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_config.c: the config.json that a checkpoint carries, which makes it a model of
- * Hugging Face's.
+/* hf_config.c: the config.json of checkpoints, which makes them Hugging Face models.
  *
  * In: the architecture's config (check), checkpoint.config and checkpoint.class; blocks
  * and parameters (graph). Out: Model.config_json, config_names, config_checked,
  * config_says. Breaks: nothing.
  *
- * transformers takes the class of `auto_map`, else the one that it has for `model_type`.
- * One that `fsdpgen import` knows must compute the graph at hand (hf_check.c); of others
- * the plan says that it was not checked. */
+ * transformers takes the class in `auto_map`, or else its own class for `model_type`. A
+ * class that `fsdpgen import` knows must compute this graph (hf_check.c); about others
+ * the plan says that they were not checked. */
 #include "hf/hf.h"
 #include "base/sandbox.h"
 #include "describe/load.h"
@@ -45,8 +44,8 @@ static bool is_plain(const char *s)
 
 static bool put_json(Gen *g, Text *t, int indent);
 
-/* A list on top of the stack: of { key, value } an object, of strings an array; empty:
- * null. */
+/* The list on top of the stack: of { key, value } an object, of strings an array; an
+ * empty one is null. */
 static bool put_list(Gen *g, Text *t, int indent)
 {
     lua_State *L = g->L;
@@ -104,7 +103,7 @@ static bool put_json(Gen *g, Text *t, int indent)
     }
 }
 
-/* What the architecture knows of the trainer beyond its own fields. */
+/* What the architecture may know of the trainer beyond its own fields. */
 static void push_trainer(Gen *g)
 {
     static const char *const names[][2] = {
@@ -124,7 +123,7 @@ static void push_trainer(Gen *g)
     }
 }
 
-/* Is a list that begins with a list on top of the stack? */
+/* Does the list on top of the stack begin with a list? */
 static bool is_object(lua_State *L)
 {
     bool object = false;
@@ -136,7 +135,7 @@ static bool is_object(lua_State *L)
     return object;
 }
 
-/* On top of the stack. false: no config.json, with a message. */
+/* Writes the value on top of the stack. false: no config.json, with a message. */
 static bool put_config(Gen *g, Text *t)
 {
     if (is_object(g->L) && put_list(g, t, 0)) {
@@ -151,7 +150,7 @@ static bool put_config(Gen *g, Text *t)
     return false;
 }
 
-/* Pushes { key, value } with the value on top, which it takes. */
+/* Pushes { key, value }; the value is on top of the stack and is consumed. */
 static void push_pair(lua_State *L, const char *key)
 {
     lua_createtable(L, 2, 0);
@@ -161,7 +160,7 @@ static void push_pair(lua_State *L, const char *key)
     lua_rawseti(L, -2, 2);
 }
 
-/* The list on top of the stack becomes one that names the class: its first two pairs are
+/* Makes the list on top of the stack name the class: its first two pairs become
  * architectures and auto_map. */
 static void name_class(lua_State *L, const char *class)
 {
@@ -197,8 +196,8 @@ static void name_class(lua_State *L, const char *class)
     lua_replace(L, list);
 }
 
-/* Its config(m, t) returns a list of { key, value }, or nil where Hugging Face has no
- * such model. Returns the text, or NULL. */
+/* The architecture's config(m, t) returns a list of { key, value }, or nil if Hugging
+ * Face has no such model. Returns the text, or NULL. */
 static const char *config_text(Gen *g)
 {
     lua_State *L = g->L;
@@ -221,9 +220,9 @@ static const char *config_text(Gen *g)
     return put ? t.s : NULL;
 }
 
-/* ---- whom it names --------------------------------------------------------------- */
+/* ---- the class that it names ----------------------------------------------------- */
 
-/* Of the architecture: config.json is not what it should be. */
+/* Reports that the architecture's config.json is invalid. */
 __attribute__((format(printf, 3, 4))) static void complain(Gen *g, const char *help,
                                                            const char *fmt, ...)
 {
@@ -234,7 +233,7 @@ __attribute__((format(printf, 3, 4))) static void complain(Gen *g, const char *h
     va_end(ap);
 }
 
-/* Ops of the graph that --ops replaced: they are taken to compute what ours do. */
+/* Ops of the graph that --ops replaced: they are assumed to compute the same as ours. */
 static const char *replaced_ops(Gen *g)
 {
     Words words = {0};
@@ -288,7 +287,7 @@ static void check_class(Gen *g, const Family *family, const char *named)
                  : gen_printf(g, "%s, which computes this graph", class);
 }
 
-/* The text of a member; NULL: it is missing, or none. */
+/* The text of a member; NULL if it is missing or not a text. */
 static const char *text_of(Gen *g, const json_t *v)
 {
     return json_is_string(v) ? gen_strdup(g, json_string_value(v)) : NULL;
@@ -327,7 +326,8 @@ static void check_config(Gen *g, const json_t *root)
 
 /* ---- the pass -------------------------------------------------------------------- */
 
-/* Why checkpoints have none; NULL: config_json is one, or there is a message. */
+/* Why checkpoints have no config.json; NULL: config_json is set, or there is a
+ * message. */
 static const char *why_none(Gen *g)
 {
     Model *m = &g->model;

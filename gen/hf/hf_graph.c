@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_graph.c: what a forward graph computes, in a form that two graphs can be compared
- * in; and the graph of a Hugging Face class. In: the blocks and parameters of a Gen
+/* hf_graph.c: what a forward graph computes, in a form in which two graphs can be
+ * compared; and the graph of a Hugging Face class. In: the blocks and parameters of a Gen
  * (graph_build); a config.json. Out: Graph; another Gen with its own blocks.
  *
- * A value is hashed as an expression: its op, attributes, shape, and the hashes of what
- * it reads, down to tokens and to parameters by their names in a file of Hugging Face's.
- * So graphs are equal that differ in names of values, order of nodes, or cuts into
- * blocks, and no others. Not in it: dtypes, first values and what the trainer gives the
- * loss (attributes with a `from`), for no class knows of those. */
+ * A value is hashed as an expression: its op, attributes, shape, and the hashes of its
+ * inputs, down to tokens and to parameters by their names in a Hugging Face file. So two
+ * graphs are equal exactly if they differ only in names of values, order of nodes, or
+ * cuts into blocks. The hash leaves out dtypes, initial values, and what the trainer
+ * passes to the loss (attributes with a `from`), because classes do not define those. */
 #include "hf/hf.h"
 #include "describe/load.h"
 #include "ops/ops.h"
@@ -22,7 +22,7 @@ typedef struct Walk {
     uint64_t **nodes; /* by class, then by node: op, attributes, shapes */
     uint64_t *setup;  /* by node of g->setup */
     uint64_t *params; /* by parameter of the model */
-    uint64_t *at;     /* by value of the class at hand */
+    uint64_t *at;     /* by value of the current class */
 } Walk;
 
 static uint64_t mix(uint64_t a, uint64_t b)
@@ -111,7 +111,7 @@ static const Node *first_reader(const Param *p)
     return NULL;
 }
 
-/* Its tensors; returns what their names and shapes are hashed to. */
+/* Adds its tensors; returns the hash of their names and shapes. */
 static uint64_t add_tensors(Walk *w, const Param *p)
 {
     const ClassParam *d = p->decl;
@@ -165,7 +165,7 @@ Graph hf_graph(Gen *g)
 
 /* ---- the graph of a class -------------------------------------------------------- */
 
-/* A trainer around the model: what its graph knows of g's. */
+/* A trainer around the model, with what the graph depends on in g's trainer. */
 static const char *description(Gen *g, const char *arch, const char *model)
 {
     const Model *m = &g->model;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_model.c: the model that a config.json describes, as fields of an architecture of
- * ours. In: the JSON of a config.json. Out: the Lua that a person would have written:
- * fields that have their defaults are left out. What the architectures here cannot do is
- * refused by name, at its place; what only training reads and we do not (dropout) is set
- * to 0 with a warning; keys nobody knows are named in a warning, for they might matter.
+/* hf_model.c: the model that a config.json describes, as fields of one of our
+ * architectures. In: the JSON of a config.json. Out: Lua as a person would write it:
+ * fields with default values are omitted. What our architectures cannot do is refused by
+ * name, at its place. Settings that only training reads and we do not support (dropout)
+ * become 0 with a warning. Unknown keys are named in a warning, because they might
+ * matter.
  *
- * One table says of every key of every family what becomes of it. */
+ * One table says how every key of every family is handled. */
 #include "hf/hf.h"
 
 #include <string.h>
@@ -21,8 +22,8 @@ enum { N_FAMILIES = sizeof families / sizeof *families };
 
 typedef enum {
     USED,     /* becomes a field */
-    MUST,     /* the architecture has this one value */
-    TRAINING, /* a rate of dropout: 0 here */
+    MUST,     /* the architecture supports only this value */
+    TRAINING, /* a dropout rate: becomes 0 */
     IGNORED,  /* does not change the trained model */
 } Use;
 
@@ -96,7 +97,7 @@ static const struct Rule {
 };
 enum { N_RULES = sizeof rules / sizeof *rules };
 
-/* ---- what the keys are ----------------------------------------------------------- */
+/* ---- how keys are handled -------------------------------------------------------- */
 
 static const struct Rule *rule_of(const Config *c, const char *key)
 {
@@ -135,7 +136,7 @@ static void check_key(const Config *c, const char *key, const json_t *v)
                  hf_shown(c, v));
 }
 
-/* Parts of a model that no architecture here has, whatever its family says. */
+/* Parts of a model that no architecture here supports, in any family. */
 static bool check_refused(const Config *c)
 {
     static const char *const keys[] = {"quantization_config", "num_experts",
@@ -187,7 +188,7 @@ typedef struct Items {
 
 static void item(Items *items, const char *text)
 {
-    const char *end = strchr(text, '\n'); /* of its first line */
+    const char *end = strchr(text, '\n'); /* of the text's first line */
     const size_t n =
         (end ? (size_t)(end - text) : strlen(text)) + 2; /* a comma, a space */
 
@@ -253,13 +254,13 @@ static void import_llama(const Config *c, Items *items)
     item_number(items, "init_std", hf_number(c, "initializer_range", 0.02), 0.02);
 }
 
-/* GPT-2's own names, and those that transformers takes in their place (attribute_map). */
+/* GPT-2's own names, and those that transformers accepts instead (attribute_map). */
 static const char *const gpt2_names[][2] = {{"n_embd", "hidden_size"},
                                             {"n_layer", "num_hidden_layers"},
                                             {"n_head", "num_attention_heads"},
                                             {"n_positions", "max_position_embeddings"}};
 
-/* The name that the file has a value under. */
+/* The name under which the file has a value. */
 static const char *gpt2_key(const Config *c, const char *own)
 {
     for (int i = 0; i < 4; i++)
@@ -298,7 +299,7 @@ static void import_gpt2(const Config *c, Items *items)
     item_number(items, "init_std", hf_number(c, "initializer_range", 0.02), 0.02);
 }
 
-/* ---- the whole ------------------------------------------------------------------- */
+/* ---- the whole model ------------------------------------------------------------- */
 
 int64_t hf_sequence(const Config *c)
 {

@@ -55,7 +55,7 @@ json_t *hf_member(const Config *c, const char *path)
         gen_require(n < sizeof key, "key %s", path);
         memcpy(key, path, n);
         key[n] = '\0';
-        at = json_object_get(at, key); /* NULL of what is no object */
+        at = json_object_get(at, key); /* NULL unless it is an object */
         path += n + (path[n] == '.');
     }
     return json_is_null(at) ? NULL : at;
@@ -122,7 +122,7 @@ const char *hf_digits(Gen *g, double x)
     return gen_printf(g, "%.*se%d", (int)(e - s), s, atoi(e + 1));
 }
 
-/* What is wrong with a text that is no JSON. */
+/* What is wrong with a text that is not JSON. */
 static const char *json_problem(Gen *g, const json_error_t *error)
 {
     const char *near = strstr(error->text, " near ");

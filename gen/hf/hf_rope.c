@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_rope.c: where a token is, and which it sees. In: the keys of a config.json
+/* hf_rope.c: positions, and which tokens a token sees. In: the keys of a config.json
  * about rotary positions and sliding windows. Out: the fields `rope` and `window`, or
- * messages about what the architectures here cannot do. */
+ * messages about what our architectures cannot do. */
 #include "hf/hf.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ static const char *inside(const Config *c, const char *key)
     return gen_printf(c->g, "%s.%s", rope_key(c), key);
 }
 
-/* "default", "llama3", ..., under either of its names. */
+/* "default", "llama3", ..., under either of its two names. */
 static const char *rope_type(const Config *c, const char **path)
 {
     const json_t *v = hf_member(c, *path = inside(c, "rope_type"));
@@ -58,7 +58,7 @@ static const char *rope_scaling(const Config *c)
                       hf_digits(c->g, high), (long long)original);
 }
 
-/* Is it an object, of keys that are known? */
+/* Is it an object with known keys only? */
 static bool check_rope(const Config *c, const char *name)
 {
     static const char *const known[] = {"rope_type",
@@ -95,7 +95,7 @@ static bool check_rope(const Config *c, const char *name)
     return true;
 }
 
-/* A value under the one name of it; NULL says what a missing one says. */
+/* A value under its one name; NULL means the same as a missing value. */
 static const json_t *rope_value(const json_t *rope, const char *key)
 {
     const bool is_type = !strcmp(key, "type") || !strcmp(key, "rope_type");
@@ -109,7 +109,7 @@ static const json_t *rope_value(const json_t *rope, const char *key)
     return v;
 }
 
-/* Does b say what a says? Of the base see same_base. */
+/* Does b contain everything that a says? same_base compares the base. */
 static bool says_all(const json_t *b, json_t *a)
 {
     const char *key;
@@ -125,7 +125,7 @@ static bool says_all(const json_t *b, json_t *a)
     return true;
 }
 
-/* An older file has the base outside of rope_scaling. */
+/* Older files have the base outside rope_scaling. */
 static bool same_base(const Config *c)
 {
     const json_t *a = hf_member(c, "rope_parameters.rope_theta");
@@ -160,7 +160,7 @@ const char *hf_rope(const Config *c)
 
 /* ---- sliding windows ------------------------------------------------------------- */
 
-/* Is there one type for each layer? */
+/* Is there one type per layer? */
 static void check_types(const Config *c, const json_t *types)
 {
     const json_t *layers = hf_member(c, "num_hidden_layers");
@@ -176,8 +176,8 @@ static void check_types(const Config *c, const json_t *types)
                              (long long)json_integer_value(layers)));
 }
 
-/* 0: every token sees all before it. All layers have the same window, or it is refused:
- * of Qwen's, those from max_window_layers on have one. */
+/* 0: every token sees all earlier ones. All layers must have the same window; in Qwen
+ * models, layers from max_window_layers on have one. */
 int64_t hf_window(const Config *c)
 {
     const int64_t window = hf_int(c, "sliding_window",

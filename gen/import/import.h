@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import.h: descriptions from what other programs call a model. Each reads g->opt.input
- * in the child process, records messages for what it refuses, and prints Lua to t. */
+/* import.h: turns other programs' model configurations into descriptions. Each function reads
+ * g->opt.input in the child process, records messages for what it refuses, and prints Lua to t. */
 #ifndef IMPORT_H
 #define IMPORT_H
 
@@ -10,7 +10,7 @@
 void import_hugging_face(Gen *g, Text *t);
 /* The file g->opt.accelerate that `accelerate config` wrote: fields to paste. */
 void import_accelerate(Gen *g, Text *t);
-/* What each of its keys is here, as a table of Markdown. */
+/* What each of its keys means here, as a Markdown table. */
 void import_accelerate_docs(Gen *g, Text *t);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* import_accelerate.c: `fsdpgen import --accelerate FILE`: the configuration that
- * `accelerate config` writes, as the fields of a description.
+ * `accelerate config` writes, as fields of a description.
  *
  * In: the file's entries (import_yaml.c). Out: Lua to paste into trainer { ... }, on
- * stdout; messages with places for keys nobody knows and values that cannot be had here.
- * One table of keys drives the checks and the table of docs/migrate.md (`fsdpgen docs
- * accelerate`). A key that is missing prints nothing: the description's default holds. */
+ * stdout; messages with places for unknown keys and unsupported values. One table of keys
+ * drives the checks and the table of docs/migrate.md (`fsdpgen docs accelerate`). A
+ * missing key prints nothing: the description's default applies. */
 #include "import/import.h"
 #include "import/import_yaml.h"
 
@@ -19,10 +19,10 @@ typedef enum { TEXT, WORD, BOOL, COUNT, SECTION } KeyType;
 typedef struct Key {
     const char *section, *key;
     KeyType type;
-    const char *words; /* of a WORD: "A|B|"; the place of a word is its old number */
-    const char *only;  /* the one value that can be had; NULL: all of them */
-    const char *help;  /* what to do about another */
-    const char *here;  /* for the page; NULL: nothing here depends on it */
+    const char *words; /* of a WORD: "A|B|"; a word's position is its old number */
+    const char *only;  /* the only supported value; NULL: all */
+    const char *help;  /* what to do about other values */
+    const char *here;  /* for the page; NULL: no effect here */
 } Key;
 
 #define FSDP "fsdp_config"
@@ -119,7 +119,7 @@ enum { N_KEYS = sizeof keys / sizeof *keys };
 typedef struct Import {
     Gen *g;
     ImportEntries entries;
-    const char *value[N_KEYS]; /* normal form: a word, "true", "12"; NULL: not given */
+    const char *value[N_KEYS]; /* normal form: a word, "true", "12"; NULL: missing */
     Pos pos[N_KEYS];           /* of the value */
 } Import;
 
@@ -135,7 +135,7 @@ complain(Import *im, Pos pos, const char *help, const char *fmt, ...)
     diag_add(im->g, DIAG_ERROR, pos, help, "%s", text);
 }
 
-/* As PyYAML reads them. */
+/* As PyYAML reads booleans. */
 static const char *as_bool(const char *s)
 {
     static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no",
@@ -149,7 +149,8 @@ static const char *as_bool(const char *s)
     return NULL;
 }
 
-/* The word of a list "A|B|" that s is, in any case, or names by its number from 1. */
+/* The word of a list "A|B|" that s is, in any case, or that s names by its number from
+ * 1. */
 static const char *as_word(Gen *g, const char *words, const char *s)
 {
     int number = 1;
@@ -166,7 +167,7 @@ static const char *as_word(Gen *g, const char *words, const char *s)
 static const char *as_count(const char *s)
 {
     char *end;
-    double x = strtod(s, &end); /* PyYAML leaves 1e8 a text; Accelerate makes it an int */
+    double x = strtod(s, &end); /* PyYAML reads 1e8 as text, Accelerate as an int */
     bool number = end != s && !*end && x >= 0 && x <= 1e15 && (double)(int64_t)x == x;
     return number ? s : NULL;
 }
@@ -187,7 +188,7 @@ static const char *listed(Gen *g, const char *words)
     return t.s;
 }
 
-/* Checks one entry against its key; notes its value. */
+/* Checks one entry against its key and records its value. */
 static void take(Import *im, const ImportEntry *e, int at)
 {
     const Key *k = &keys[at];
@@ -208,7 +209,7 @@ static void take(Import *im, const ImportEntry *e, int at)
         return;
     }
     if (!*e->value && !e->list)
-        return; /* null: as if it were missing */
+        return; /* null counts as missing */
     if (!value) {
         complain(im, e->value_pos,
                  k->type == BOOL ? "use true or false"
@@ -249,7 +250,7 @@ static void take_all(Import *im)
         if (!strcmp(e->section, "dynamo_config") ||
             !strcmp(e->section, "mpirun_config") ||
             (*e->section && strcmp(e->section, FSDP) && strcmp(e->section, PARALLEL)))
-            continue; /* its section has been told, or does not matter */
+            continue; /* its section has been reported, or does not matter */
         while (at < N_KEYS && (strcmp(keys[at].section, e->section) != 0 ||
                                strcmp(keys[at].key, e->key) != 0))
             at++;
@@ -285,17 +286,17 @@ static int64_t get_count(const Import *im, const char *key, int64_t otherwise)
     return v ? count_of(v) : otherwise;
 }
 
-/* ---- what the keys mean together ------------------------------------------------- */
+/* ---- keys in combination --------------------------------------------------------- */
 
 typedef struct Fields {
     int64_t replicate, shard;
-    const char *strategy; /* NULL: the mesh's */
+    const char *strategy; /* NULL: decided by the mesh */
     bool keeps_gathered;  /* of a hybrid strategy */
-    const char *from;     /* the key that decided */
+    const char *from;     /* the key that decided it */
 } Fields;
 
-/* Version 1 has one word, which fsdp_reshard_after_forward may give as well; version 2
- * has a boolean. Notes the word in the terms of version 1. */
+/* Version 1 has one word, which fsdp_reshard_after_forward may contain as well; version 2
+ * has a boolean. Returns the word of version 1. */
 static const char *sharding(Import *im, const char **from)
 {
     const char *reshard = get(im, "fsdp_reshard_after_forward");
@@ -369,7 +370,7 @@ static Fields decide(Import *im)
     return f;
 }
 
-/* Keys of version 1 that FSDP2 does not have: Accelerate drops them, and so do we. */
+/* Keys of version 1 that FSDP2 does not have: Accelerate ignores them, and so do we. */
 static void warn_version(Import *im)
 {
     static const char *const old[] = {"fsdp_sharding_strategy", "fsdp_backward_prefetch",

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import_hf.c: the config.json of a Hugging Face model to a description. In: the folder,
- * or the file. Out: the Lua that a person would have written around the model. */
+/* import_hf.c: the config.json of a Hugging Face model, as a description. In: the folder,
+ * or the file. Out: Lua as a person would write it. */
 #include "import/import.h"
 #include "describe/load.h"
 #include "hf/hf.h"
 
 #include <string.h>
 
-/* A trainer's name from the folder's: lower case, other characters to `_`. */
+/* Makes a trainer's name from the folder's: lower case, other characters become `_`. */
 static const char *trainer_name(Gen *g, const char *folder)
 {
     size_t n = strlen(folder), from;
@@ -36,7 +36,7 @@ static void print_description(const Config *c, const char *folder, const char *m
     const char *optimizer;
 
     loader_open(c->g);
-    if (diag_errors(c->g)) /* of rules of --ops */
+    if (diag_errors(c->g)) /* in rules of --ops */
         return;
     optimizer = loader_default_kind(c->g, "optimizer");
     text_printf(t, "-- From the config.json of a Hugging Face model (%s).\n",
@@ -60,11 +60,11 @@ void import_hugging_face(Gen *g, Text *t)
     if (!hf_read(&c, folder))
         return;
     model = hf_model(&c);
-    if (c.file == folder) /* the folder of the file names the model */
+    if (c.file == folder) /* the model has the name of the file's folder */
         folder = strrchr(folder, '/')
                      ? gen_strndup(g, folder, (size_t)(strrchr(folder, '/') - folder))
                      : "model";
-    if (model) /* else nothing is printed but messages */
+    if (model) /* otherwise only messages are printed */
         print_description(&c, folder, model, t);
     json_decref(c.root);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import_yaml.c: a small YAML file to a list of entries, by libyaml's events.
+/* import_yaml.c: a small YAML file as a list of entries, from libyaml's events.
  *
- * In: a path. Out: entries in order, each with its place; or messages. The file is a
- * stranger's: its size, depth and the length of a value are bounded; anchors, aliases,
- * tags and several documents are refused, so nothing in it can grow when it is read. */
+ * In: a path. Out: entries in order, each with its place; or messages. The file is
+ * foreign, so its size, depth and the length of values are bounded. Anchors, aliases,
+ * tags and several documents are refused, so nothing in it can expand. */
 #include "import/import_yaml.h"
 
 #include "describe/load.h"
@@ -42,7 +42,7 @@ static bool refuse(Reader *r, const char *help, const char *what)
     return false;
 }
 
-/* libyaml says what it expected; bytes that are no text at all have only an offset. */
+/* libyaml says what it expected; for bytes that are not text it has only an offset. */
 static bool refuse_syntax(Reader *r)
 {
     const yaml_parser_t *p = &r->parser;
@@ -58,7 +58,7 @@ static bool refuse_syntax(Reader *r)
     return false;
 }
 
-/* The next event; anchors, aliases and tags stop here. */
+/* The next event; refuses anchors, aliases and tags. */
 static bool next(Reader *r)
 {
     const yaml_event_t *e = &r->event;
@@ -140,7 +140,7 @@ static bool read_list(Reader *r, int at)
 
 static bool read_mapping(Reader *r, const char *section, int *items);
 
-/* The value of entry `at`: the key has been read. */
+/* Reads the value of entry `at`, after its key. */
 static bool read_value(Reader *r, int at)
 {
     if (!next(r))
@@ -200,7 +200,7 @@ static bool read_mapping(Reader *r, const char *section, int *items)
 static bool read_stream(Reader *r)
 {
     int items = 0;
-    if (!next(r) || !next(r)) /* stream, document */
+    if (!next(r) || !next(r)) /* start of stream and document */
         return false;
     if (r->event.type == YAML_STREAM_END_EVENT)
         return refuse(r, NULL, "the file is empty");

@@ -9,8 +9,8 @@
 typedef struct ImportEntry {
     const char *section, *key; /* section "": the top */
     const char *value;         /* of a list: its items with commas; "" for null */
-    bool list, mapping;        /* mapping: a section itself, whose entries follow */
-    int items;                 /* of a list or a mapping */
+    bool list, mapping;        /* mapping: this entry is a section, whose entries follow */
+    int items;                 /* number of items of a list or a mapping */
     Pos pos, value_pos;
 } ImportEntry;
 
@@ -19,8 +19,8 @@ typedef struct ImportEntries {
     int count, cap;
 } ImportEntries;
 
-/* Reads a YAML file of scalars, lists of scalars and one level of sections. What is wrong
- * is told by diag_add; false then. */
+/* Reads a YAML file of scalars, lists of scalars and one level of sections. false after diag_add
+ * messages. */
 bool import_yaml(Gen *g, const char *path, ImportEntries *entries);
 
 #endif

@@ -2,13 +2,13 @@
 -- describe.lua: every field of a description, once. gen/describe/fields.c reads this table:
 -- parsing, messages, defaults, docs/reference.md (`fsdpgen docs`) and annotations
 -- for editors (`fsdpgen docs lua`) all come from it. Architectures declare their
--- fields so too.
+-- fields in the same form.
 --
 -- A row is { name, type, attributes }:
 --   type      int number bool string table list record model any
 --   example   what a message shows as a value; otherwise the default
 --   default   a value, or a function of the fields above it in the same table (then
---             default_text says it in words); optional = true: may be missing;
+--             default_text describes it); optional = true: may be missing;
 --             otherwise the field is required
 --   min max above below power_of_two    of numbers (above, below: exclusive)
 --   values    of a string: the words allowed; pattern, pattern_doc: or a pattern;
@@ -16,24 +16,24 @@
 --   fields    of a table; item, count, alone: of a list (alone: its only value may stand
 --             without the braces); kinds: constructors of a record, and of a string:
 --             records that may stand in its place
---   number_makes   a number N means this constructor with N
+--   number_makes   a number N means this constructor applied to N
 --   number_sets    a number sets these fields
---   number         of a bool: an integer from min to max may stand instead, and is this
---   func           of a record: what a function in its place is
---   editor         the type that annotations have for an "any", or for that function
---   hash      in, out, platform or none: what a change of it changes (the two hashes);
+--   number         of a bool: an integer from min to max is legal too, and means this
+--   func           of a record: what a function in its place means
+--   editor         the type in annotations for an "any", or for that function
+--   hash      in, out, platform or none: which of the two hashes depends on it;
 --             inherited by the fields inside
---   later     true: the field exists, its implementation not yet: an error that says so.
+--   later     true: a planned field; using it is an error that says so.
 --             later_values, later_types, later_kinds: the same for some values;
 --             only: the one value available now
--- A constructor has fields, and: positional = the field that its only argument, or the
--- values without names in its table, set;
+-- A constructor has fields, and: positional = the field that its only argument sets, or the
+-- unnamed values in its table;
 -- constant = true: written without a call; later as above.
 
--- The optimizers are not here: each is an op folder (gen/lua/optimizer.lua), and `optimizers`
--- has their names.
+-- The optimizers are elsewhere: each is an op folder (gen/lua/optimizer.lua), and `optimizers`
+-- lists their names.
 
--- The table of gen/describe/strategy.c; defaults are asked for beside a wrong name, too.
+-- The table of gen/describe/strategy.c; messages about a wrong name need the defaults, too.
 local strategies = strategies
 local function strategy_of(t)
     return strategies[t.strategy] or strategies[strategies.names[1]]
@@ -48,8 +48,8 @@ local function largest_power_of_two(n, most)
 end
 
 -- The head runs in chunks of tokens, so that not all logits exist at once. Its products are
--- efficient from so many results on: two waves of tiles of 128 x 128 on the largest GPUs. More
--- logits than a GiB of bf16 are too many for that.
+-- efficient from this many results on: two waves of tiles of 128 x 128 on the largest GPUs. The
+-- limit for logits is a GiB in bf16.
 local head_elems, most_logits = 1 << 22, 1 << 29
 
 local function chunk_tokens(_, trainer)
@@ -68,10 +68,10 @@ local function accumulation_dtype(t)
     return t.param == "f64" and "f64" or "f32"
 end
 
--- GPUs by name: what to compile for, the bytes a program finds free on an idle one (less than
--- what is printed on the box), and rates to be had: TFLOP/s of bf16 products, GB/s from
--- memory, GB/s from the other GPUs of a machine. Rates are for schedules, not promises. Last the
--- dense TFLOP/s of bf16 that the vendor states, which an MFU is a share of.
+-- GPUs by name: what to compile for; the bytes free on an idle one (less than printed on the box);
+-- and attainable rates: TFLOP/s of bf16 products, GB/s from memory, GB/s from the other GPUs of a
+-- machine. Rates are for schedules, not promises. Last, the dense bf16 TFLOP/s that the vendor
+-- states, for the MFU.
 local gpus = {
     { "a100-40gb", arch = "sm_80", memory = "39.4GiB", rates = { 240, 1300, 230, 312 } },
     { "a100-80gb", arch = "sm_80", memory = "79.1GiB", rates = { 240, 1700, 230, 312 } },
@@ -321,7 +321,7 @@ local length = { "steps", "int", min = 1, max = 1 << 40, example = "100000",
 local min_ratio = { "min_ratio", "number", min = 0, max = 1, default = 0.1,
                     doc = "of the base learning rate, at the end" }
 
--- What a wrap does with the ends of the model, around the layers.
+-- What a wrap does with the ends of the model, before and after the layers.
 local embed = { "embed", "string", values = { "own", "join" }, default = "own",
                 doc = "the embedding: a unit of its own, or with the layers after it" }
 local head = { "head", "string", values = { "own", "join" }, default = "own",

@@ -5,17 +5,17 @@
 --
 --   return op {
 --     doc       = "what it computes",
---     arithmetic = 1,              the version of its bits, of a built-in op: it stands for the
---                                  rule in the numerics hash, so it grows when what the op
---                                  computes changes in any bit, on any target, and when the
---                                  default of an attribute does. An op of --ops is known by
---                                  the text of its folder instead
---     canonical = "add",           the name that the numerics hash has a built-in op by, if not
---                                  its folder's: an op that takes another's place, and computes
---                                  the same bits, takes its name and its version too
---     role      = "sum",           it adds two gradients; "optimizer": no op of the graph
+--     arithmetic = 1,              the version of a built-in op's bits. It stands for the rule in
+--                                  the numerics hash, so increase it whenever the op's result
+--                                  changes in any bit, on any target, or the default of an
+--                                  attribute changes. An op of --ops is hashed by the text of
+--                                  its folder instead
+--     canonical = "add",           the name of a built-in op in the numerics hash, if not its
+--                                  folder's: an op that replaces another and computes the same
+--                                  bits takes its name and its version, too
+--     role      = "sum",           it adds two gradients; "optimizer": not part of the graph
 --     fields, moments, dtypes, default, uses, lr_adjust
---                                  of an optimizer that descriptions have: gen/lua/optimizer.lua
+--                                  of an optimizer for descriptions: gen/lua/optimizer.lua
 --     evaluates = "op",            it makes the `loss` of that op (and of its forms)
 --                                  without its gradients, and as `next_logits` the
 --                                  logits of the token `row`; its other inputs and its
@@ -27,14 +27,14 @@
 --     attrs     = { eps = "number", heads = { "int", 8 }, c = { "int", from = "seq" } },
 --     outputs   = { { "y", "t d", dtype = "x", alias = "x" },
 --                   { "dw", "d", dtype = "grad", add = true, optional = "frozen" } },
---                                  where nobody wants any output that says "frozen", the op is
---                                  NAME_frozen, which has none of them: this rule and these
+--                                  if no output marked "frozen" has a user, NAME_frozen replaces
+--                                  the op. It lacks these outputs and has the same rule and
 --                                  templates, where n.dw and dw are nil (else n.dw is true)
 --     axes      = { t = "parallel", d = "reduction" },
 --     check     = function(n) return problem end,
 --     workspace = function(n) return bytes end,   n.elem_bytes: of the first input's dtype,
---                                                 n.acc_bytes: of what sums are kept in
---     workspace_cuda = function(n) return bytes end,   where cuda.cu needs another amount;
+--                                                 n.acc_bytes: of the dtype of sums
+--     workspace_cuda = function(n) return bytes end,   if cuda.cu needs another amount;
 --                                                      workspace_cudnn: cudnn.cu
 --     check_cudnn = function(n) return problem end,    what cuDNN's kernel, which cudnn.cu
 --                                                      launches, cannot do
@@ -59,7 +59,8 @@ local keys = {
   bytes = "function", backward = "function", expands = "function",
   reference = "function", cases = "function",
 }
--- Of optimizers, and but for fields only beside them: gen/lua/optimizer.lua has checked them.
+-- For optimizers, and except for fields only together with them; gen/lua/optimizer.lua has checked
+-- them.
 local optimizer_keys = { fields = true, moments = true, dtypes = true, default = true,
                          uses = true, lr_adjust = true }
 for key in pairs(optimizer_keys) do keys[key] = "any" end
@@ -70,14 +71,14 @@ local output_dtypes = { param = true, acc = true, grad = true, f64 = true, i32 =
 local output_fields = { true, true, dtype = true, add = true, alias = true,
                         optional = true }
 local attr_types = { int = true, number = true, string = true, bool = true }
--- What a kernel's template sees beside dims, attributes and operands.
+-- What a kernel's template sees apart from dims, attributes and operands.
 local taken = {
   fn = true, acc = true, ld = true, st = true, rnd = true, lit = true, beta = true,
   workspace = true, elem_bytes = true, acc_bytes = true, grad_bytes = true, adds = true,
   inputs = true, outputs = true, put = true, round = true, noise = true,
   optimizer = true, scaled = true, loss_scale = true,
 }
-local most = 24 -- inputs, outputs or attributes: C keeps them in arrays of that size
+local most = 24 -- inputs, outputs or attributes: C has arrays of that size
 
 local function sorted_keys(t)
   local list = {}
@@ -90,10 +91,10 @@ local function names_of(t)
   return table.concat(sorted_keys(t), ", ")
 end
 
--- What a check knows: the rule; dims, C's grammar, { problem = f(text), symbols = f(text),
--- ident = f(text), model_field = f(name) }; problems and out, which are returned; known, every
--- name of the rule and what it names; symbols, those that are dims; operands, by name "input"
--- or "output"; optimizer: is it one's rule?
+-- What a check has: the rule; dims, C's grammar, { problem = f(text), symbols = f(text), ident =
+-- f(text), model_field = f(name) }; problems and out, which are returned; known: every name of the
+-- rule and what it names; symbols: names of dims; operands: by name "input" or "output"; optimizer:
+-- is it an optimizer's rule?
 local Check = {}
 Check.__index = Check
 
@@ -101,7 +102,7 @@ function Check:bad(key, item, message, help)
   self.problems[#self.problems + 1] = { key = key, item = item, message = message, help = help }
 end
 
--- Takes a name for the rule: true if nothing else has it.
+-- Takes a name for the rule; true if it is free.
 function Check:claim(key, name, what)
   if type(name) ~= "string" or not self.dims.ident(name) then
     self:bad(key, nil, fmt("%s must be named by a C identifier", what))
@@ -118,7 +119,7 @@ function Check:claim(key, name, what)
   end
 end
 
--- Keys and the types of their values.
+-- Checks keys and the types of their values.
 function Check:keys()
   local rule = self.rule
   for _, key in ipairs(sorted_keys(rule)) do
@@ -132,7 +133,7 @@ function Check:keys()
   end
 end
 
--- How the op is known: to the hash, to the passes.
+-- Checks the names by which the hash and the passes know the op.
 function Check:identity()
   local rule, out = self.rule, self.out
   local version = rule.arithmetic
@@ -203,7 +204,7 @@ function Check:attributes()
   end
 end
 
--- What inputs and outputs have in common; nil where the item has no name.
+-- What inputs and outputs have in common; nil if the item has no name.
 function Check:operand(key, item, what)
   if type(item) ~= "table" then
     self:bad(key, nil, fmt('%s must be { "name", "dims" }', what))
@@ -251,7 +252,7 @@ function Check:input(item)
   self.operands[o.name] = "input"
 end
 
--- first_float: the first input of class float, whose dtype is the default.
+-- first_float: the first input of class float; its dtype is the default.
 function Check:output(item, first_float)
   local o, outputs = self:operand("outputs", item, "an output"), self.out.outputs
   if not o then return end
@@ -296,7 +297,7 @@ end
 function Check:inputs_and_outputs()
   local first_float
   for _, item in ipairs(self.rule.inputs or {}) do self:input(item) end
-  -- what follows from a mistake is not worth a message
+  -- consequences of a mistake need no message of their own
   self.inputs_good = #self.problems == 0
   for _, o in ipairs(self.out.inputs) do
     if o.class == "float" then first_float = first_float or o.name end
@@ -312,14 +313,14 @@ function Check:inputs_and_outputs()
   end
 end
 
--- Names in inputs' dims become dims of the op; outputs may only use what inputs bind.
+-- Names in inputs' dims become dims of the op; outputs may use only names that inputs bind.
 function Check:dims_of_operands()
   local known, symbols, dims = self.known, self.symbols, self.dims
   for _, o in ipairs(self.out.inputs) do
     for _, s in ipairs(o.dims and dims.symbols(o.dims) or {}) do
       if not symbols[s] then
         if known[s] then
-          -- they would hide each other in n
+          -- they would have the same key in n
           self:bad("inputs", o.name,
                    fmt("dim %s of %s is already the name of %s", s, o.name, known[s]))
         end
@@ -354,7 +355,7 @@ function Check:axes()
   end
 end
 
--- What must stand in a rule together, and what must not.
+-- Checks which parts of a rule require or exclude each other.
 function Check:together()
   local rule, out = self.rule, self.out
   if not self.optimizer and not rule.flops and not rule.expands then

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- op_form.lua: an op without its optional outputs. In: the rule of an op, and the word
--- that some of its outputs have for `optional`. Out: the rule of NAME_word, which lacks
--- them. What the rule computes of them goes nowhere.
+-- with which some of its outputs are `optional`. Out: the rule of NAME_word, which lacks
+-- them. What the rule says about them is dropped.
 
 -- The input whose dtype the output has, or nil.
 local function input_like(rule, output)

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- optimizer.lua: what the rule of an optimizer says to descriptions: its constructor. In: the
+-- optimizer.lua: the constructor in the rule of an optimizer, for descriptions. In: the
 -- table of its op.lua, which has role = "optimizer" and fields, and what load_optimizers.c knows
 -- of other folders. Out: rows of fields (gen/lua/describe.lua), what each of them feeds, and all
 -- mistakes, each with its place in op.lua. gen/lua/op.lua checks what kernels need of the rule,
@@ -8,22 +8,22 @@
 --   fields     = { { "eps", "number", above = 0, max = 1, default = 1e-8, doc = "..." },
 --                  { "betas", "list", count = 2, item = { "beta", "number", min = 0, below = 1 },
 --                    default = { 0.9, 0.95 }, feeds = { "beta1", "beta2" } } },
---                the constructor's fields, beside lr, weight_decay and clip, which all have. A
---                row is one of describe.lua's, of a few types and attributes, and has a default.
---                feeds: the attribute that gets the value; without it the one of the field's
---                name. "matrix.steps" is one of the op at uses.matrix. false: none, moments or
---                lr_adjust reads it. Attributes beta1 and beta2 make the bias corrections of a
---                step
---   moments    = 1, of each element; or function(f), with the values of the fields
+--                the constructor's fields, in addition to lr, weight_decay and clip, which all
+--                have. A row has the form of describe.lua, with a few types and attributes, and
+--                has a default. feeds: the attribute that gets the value; by default the one
+--                with the field's name. "matrix.steps" belongs to the op in uses.matrix. false:
+--                none, because moments or lr_adjust reads it. Attributes beta1 and
+--                beta2 give the bias corrections of a step
+--   moments    = 1, per element; or function(f) of the fields' values
 --   dtypes     = { master = { "f32" }, moments = { "f32", "bf16" } },
---                those that its kernels can keep; without it all
---   default    = true, what a description has that names no optimizer
+--                dtypes that its kernels support; by default all
+--   default    = true: the optimizer of descriptions that name none
 --   uses       = { momentum = "op", matrix = "op", others = "op" },
---                it treats matrices as a whole: `momentum` (an optimizer without fields) makes of
---                gradients what `matrix` (an op of one matrix) makes a direction of, which it
---                applies itself; `others` (an optimizer with fields, in a table of that name)
---                takes all other parameters
---   lr_adjust  = function(f, m, n), what multiplies the rate of an m x n matrix; without it 1
+--                it treats matrices as a whole: `momentum` (an optimizer without fields) turns
+--                gradients into momentum, `matrix` (an op on one matrix) turns that into a
+--                direction, and this optimizer applies it; `others` (an optimizer with fields,
+--                in a table of that name) updates all other parameters
+--   lr_adjust  = function(f, m, n), the factor of an m x n matrix's learning rate; default 1
 
 local fmt = string.format
 
@@ -34,17 +34,17 @@ local decay = { "weight_decay", "number", min = 0, max = 1e3, default = 0.1,
 local clip = { "clip", "number", min = 0, max = 1e30, default = 1.0,
                doc = "largest global gradient norm; 0: no clipping" }
 
--- What the runtime can keep a state in.
+-- Dtypes in which the runtime can keep state.
 local state_dtypes = {
     master = { "f32", "f64", "split", "bf16" },
     moments = { "f32", "f64", "bf16" },
 }
 local use_names = { "matrix", "momentum", "others" }
-local most_moments = 2 -- that a trainer has room for
-local most_items = 24  -- of a list: as many as an op has attributes
+local most_moments = 2 -- what a trainer has room for
+local most_items = 24  -- of a list: the limit of an op's attributes
 
 local ranges = { "min", "max", "above", "below" }
-local attributes = { -- of a field, by its type
+local attributes = { -- legal attributes of a field, by its type
     number = { "default", "doc", "example", "feeds", "min", "max", "above", "below" },
     int = { "default", "doc", "example", "feeds", "min", "max", "above", "below",
             "power_of_two" },
@@ -95,7 +95,7 @@ local function table_of(v)
     return type(v) == "table" and v or {}
 end
 
--- The type of a scalar as fields name it; nil: of none.
+-- The type of a scalar in the terms of fields; nil if it has none.
 local function type_of(v)
     return type(v) == "boolean" and "bool" or type(v) == "string" and "string"
         or math.type(v) == "integer" and "int" or math.type(v) and "number" or nil
@@ -115,7 +115,7 @@ local function is_optimizer(rule)
     return type(rule) == "table" and rule.role == "optimizer"
 end
 
--- Moments among the inputs; nil and a problem where they are not moment1, moment2.
+-- The moments among the inputs; nil and a problem unless they are moment1, moment2.
 local function moments_of(rule)
     local n = 0
     for i, operand in ipairs(table_of(rule.inputs)) do
@@ -171,7 +171,7 @@ local function check_attributes(bad, what, row, at, type_name, allowed)
     return good
 end
 
--- A default, or an item of one.
+-- Checks a default, or an item of one.
 local function check_default(bad, what, f, type_name, v, at)
     local is = type_of(v)
     if is ~= type_name and not (type_name == "number" and is == "int") then
@@ -326,7 +326,7 @@ local function check_feeds(bad, rule, f, at, ops, feeds, use_of)
     end
 end
 
--- Attributes without a value.
+-- Reports attributes without a value.
 local function check_fed(bad, ops)
     for _, use in ipairs { "self", "matrix", "momentum" } do
         local op = ops[use]
@@ -374,7 +374,7 @@ local function check_use(bad, rule, use, other, taken)
     return true
 end
 
--- The ops that it uses, by use; nil after a problem, {} without uses.
+-- The ops in `uses`, by use; nil after a problem, {} without uses.
 local function check_uses(bad, rule, rule_of)
     if rule.uses == nil then return {} end
     if type(rule.uses) ~= "table" then
@@ -467,8 +467,8 @@ local function check_dtypes(bad, rule)
     return out
 end
 
--- The table of the optimizer that takes what is no matrix: its fields, the rate and the decay of
--- whose table it is, if not its own.
+-- The table of the optimizer for parameters that are not matrices: its fields; the rate and decay
+-- come from this optimizer's table if it has none of its own.
 local function others_row(name, of, rows)
     local fields = { { "lr", "number", above = rate.above, max = rate.max, optional = true,
                        default_text = of .. "'s", doc = rate.doc } }
@@ -478,7 +478,7 @@ local function others_row(name, of, rows)
     return { name, "table", default = {}, doc = "for everything but hidden matrices", fields = fields }
 end
 
--- The rows of the rule's fields, behind that of the rate in out.rows, and what they feed.
+-- The rows of the rule's fields, after the learning rate's in out.rows, and what they feed.
 local function check_fields(bad, rule, ops, used, out, use_of)
     local names = {}
     for _, key in ipairs(sorted_keys(rule.fields)) do
@@ -516,10 +516,10 @@ end
 
 local make
 
--- rule: of the folder `name`. env: rule_of(name): another op's, nil if there is none;
--- nearest(word, list): for "did you mean"; identifier(name): can Lua write it as a field?
--- names: of all ops; use_of: C's number of each use. Returns what load_optimizers.c reads, and
--- the list of problems { at, message, help }.
+-- rule: of the folder `name`. env: rule_of(name): another op's rule, nil if there is none;
+-- nearest(word, list): for "did you mean"; identifier(name): can Lua write it as a field? names: of
+-- all ops; use_of: C's number of each use. Returns what load_optimizers.c reads, and the list of
+-- problems { at, message, help }.
 function make(name, rule, env)
     local problems = {}
     local bad = setmetatable({ nearest = env.nearest, names = env.names,

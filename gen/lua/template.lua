@@ -2,22 +2,22 @@
 -- template.lua: the template engine of op kernels and of the trainer's files.
 --
 -- In: a template (C, a Makefile, Markdown: any text) and an environment table. Out: the
--- text. Why its own: a template reads like what it emits, and one template line is one
--- Lua line, so every error carries the template's file and line.
+-- text. Why our own engine: a template reads like what it emits, and one template line is
+-- one Lua line, so every error has the template's file and line.
 --
 --   //@ for i, p in ipairs(params) do     a control line: Lua, runs, prints nothing
 --       x += ${p.name}[${i - 1}];         any other line: printed; ${expr} is Lua
 --   //@ end
 --   //@ prepare: rt_gemm_prepare(&${fn}_gemm);
---                                         a C statement handed to the caller, in order;
---                                         a kernel's is called once, by math_prepare()
---   //@ host                              what follows is for the host: the text before it
---                                         is the kernels' (cuda.cu of an op)
---   //@ local function row(p)             text inside a Lua function is printed when it
---       ${p.name}                         is called: so a template has parts
+--                                         a C statement passed to the caller, in order;
+--                                         a kernel's runs once, in math_prepare()
+--   //@ host                              what follows is host code; the text before it
+--                                         is device code (cuda.cu of an op)
+--   //@ local function row(p)             text inside a Lua function is printed when the
+--       ${p.name}                         function is called: a template's parts
 --   //@ end
 --
--- ${expr} must be a string, or a whole number. nil is refused, and so is a fraction: say
+-- ${expr} must be a string, or a whole number. nil is refused, and so is a fraction: write
 -- lit(x) (a literal of the kernel's compute type) or real(x) (a double that reads back the
 -- same). To print "${" itself write ${"${"}. Blanks at the ends of lines are dropped.
 --
@@ -30,19 +30,19 @@
 --   lit(n)            literal of type acc: lit(1e-5) -> 1e-05f
 --   gemm(name, op, m, n, k, from, to)
 --                     a `static const RtGemm name` of dense row-major matrices: op "NT",
---                     "NN" or "TN", from and to the operands whose dtypes A, B and C
---                     have; its output tiles are chosen here. On CUDA: an RtMatmul
+--                     "NN" or "TN", from and to: the operands whose dtypes A, B and C
+--                     have. Its output tiles are chosen here. On CUDA: an RtMatmul
 --   kernel(name, threads, shared_bytes)
 --                     CUDA: the `static RtKernel` of a kernel in this file, for rt_launch;
 --                     it is prepared at start
---   on CUDA what template_cuda.lua says, too
+--   on CUDA also the functions of template_cuda.lua
 -- They rest on runtime/rt_math.h: rt_f32_from_bf16(rt_bf16), rt_bf16_from_f32(float).
 
 local template = {}
 
--- The caller in C replaces this by its own: in the sandbox there is no `load`.
+-- C replaces this by its own `load`: the sandbox has none.
 template.load = load
--- And this by what template_cuda.lua returns.
+-- C sets this to the result of template_cuda.lua.
 template.cuda = nil
 
 local fmt, rep, sub = string.format, string.rep, string.sub
@@ -63,7 +63,7 @@ local function str(v, expr)
             or "a " .. type(v)), 2)
 end
 
--- A double that reads back exactly, and as a double: 1 becomes 1.0.
+-- A double literal that reads back exactly, as a double: 1 becomes 1.0.
 local function real(v)
   if v ~= v or v == math.huge or v == -math.huge then
     error("real: not a finite number: " .. tostring(v), 2)
@@ -82,8 +82,8 @@ local escapes = {
   ["?"] = "\\?", -- trigraphs
 }
 
--- A C string literal. Bytes outside printable ASCII become three octal digits, which,
--- unlike \x, cannot swallow the next character.
+-- A C string literal. Bytes outside printable ASCII become three octal digits, which, unlike \x,
+-- cannot absorb the next character.
 local function cstr(s)
   return '"' .. string.gsub(s, '[\0-\31"\\?\127-\255]', function(c)
     return escapes[c] or fmt("\\%03o", byte(c))
@@ -112,15 +112,15 @@ local function plural(n, word) -- "1 gather", "2 gathers"
   return str(n, "plural(...)") .. " " .. word .. (n == 1 and "" or "s")
 end
 
--- The widest of f(row) over rows.
+-- The largest f(row) over rows.
 local function widest(rows, f)
   local w = 0
   for i = 1, #rows do w = math.max(w, #str(f(rows[i], i), "widest(...)")) end
   return w
 end
 
--- A call, or a declaration: head, the items with commas, tail; broken at 90 columns under
--- the head's opening parenthesis, or, where an item would not fit there, after it.
+-- A call or a declaration: head, the items with commas, tail. Broken at 90 columns and aligned
+-- under the head's opening parenthesis or, if an item would not fit there, after it.
 local function call(head, items, tail)
   local widest_item = 0
   for i = 1, #items do widest_item = math.max(widest_item, #items[i] + 1) end
@@ -141,13 +141,13 @@ local function call(head, items, tail)
   return concat(lines, "\n")
 end
 
--- A heading of a part of a C file, 90 columns wide.
+-- A section heading of a C file, 90 columns wide.
 local function section(title)
   return "/* ---- " .. title .. " " .. rep("-", 78 - #title) .. " */"
 end
 
--- Code with its reason: behind its last line at a column, or nearer, or above it, whatever
--- fits in 90 columns.
+-- Code with its reason: after its last line at a column, or nearer, or above it, whichever fits in
+-- 90 columns.
 local function note(code, reason, column)
   if not reason or reason == "" then return code end
   local above, last = string.match("\n" .. code, "^(.*\n)([^\n]*)$")
@@ -159,7 +159,7 @@ local function note(code, reason, column)
   return sub(above, 2) .. left(last, math.min(column or 0, room)) .. " " .. comment
 end
 
--- The C of a span: its variables, then one kernel a line. result: "void ".
+-- The C of a span: its variables, then one kernel per line. result: "void ".
 local function span_function(s, result)
   local args, out = {}, {}
   for i, a in ipairs(s.args) do args[i] = a.decl end
@@ -179,7 +179,7 @@ local function span_function(s, result)
   return concat(out, "\n")
 end
 
--- Where an expression's parentheses opened at `i` close; nil when they do not.
+-- Where the parenthesis that opens at `i` closes; nil if it does not.
 local function closing(text, i)
   local depth = 0
   for at, c in string.gmatch(sub(text, i), "()([()])") do
@@ -188,12 +188,12 @@ local function closing(text, i)
   end
 end
 
--- Function headings broken and aligned as `call` does: a template cannot know how long
--- the name of its kernel will be.
+-- Breaks and aligns function headings like `call`, because a template cannot know the length of its
+-- kernel's name.
 local function align_headings(text)
   local out, n, i = {}, 0, 1
   while true do
-    -- at the beginning of a line: a heading that is no statement and no table
+    -- at the start of a line: a heading, not a statement or a table
     local from, paren = find(text, "\n%a[%w_ *]*%(", i)
     if not from then break end
     local to = closing(text, paren)
@@ -215,7 +215,7 @@ local function align_headings(text)
   return concat(out)
 end
 
--- Items between commas that stand in no parentheses or brackets.
+-- Splits at commas outside parentheses and brackets.
 local function split_items(text)
   local items, depth, from = {}, 0, 1
   for at, c in string.gmatch(text, "()([][(),])") do
@@ -233,8 +233,8 @@ local function split_items(text)
   return items
 end
 
--- Calls that are statements, `f(...);` or `x = f(...);`, and begin with a line of more than 90
--- columns, broken as `call` does, for the same reason.
+-- Breaks statements that are calls, `f(...);` or `x = f(...);`, and start with a line of more than
+-- 90 columns, for the same reason.
 local function align_calls(text)
   local out, i = {}, 1
   while true do
@@ -255,13 +255,13 @@ local function align_calls(text)
   return concat(out)
 end
 
--- A kernel that other files call, too: its text (on CUDA: its launcher's) without `static`,
--- and its prototype.
+-- A kernel that other files call, too: its text (on CUDA: its launcher's) without `static`, and its
+-- prototype.
 local function kernel_shared(k)
   return (string.gsub("\n" .. (k.host or k.text), "\nstatic[inline ]* (void " .. k.fn .. "%()", "\n%1"))
 end
 
--- Its heading, `void fn(...)`; nil where the op's template has none.
+-- Its heading, `void fn(...)`; nil if the op's template has none.
 local function kernel_heading(k)
   return string.match(align_headings(kernel_shared(k)), "\n(void " .. k.fn .. "%b())")
 end
@@ -289,13 +289,13 @@ local function operand(x, who)
   return x
 end
 
--- Output tiles of a matrix product (runtime/rt_gemm.h): a part of the numerics, so chosen
--- here from the shape alone. Every tile packs its own slices of A and B, which costs in
--- proportion to 1/tile_m + 1/tile_n: the least of it among the cuts that give 8 threads
--- two tiles each, or one each where the product is small. Widths are those that all
--- libraries like (measured on Zen 4, tests/bench/RESULTS.md: 192 columns and up within 5
--- % of the whole matrix in oneDNN, and within 10 % in the built-in kernels; 96 and 64
--- cost up to 20 %); rows are a multiple of 12, the rows of the built-in register block.
+-- Output tiles of a matrix product (runtime/rt_gemm.h). They are part of the numerics, so they are
+-- chosen from the shape alone. Every tile packs its own slices of A and B, which costs in
+-- proportion to 1/tile_m + 1/tile_n; this takes the cheapest cut that gives 8 threads two tiles
+-- each, or one each if the product is small. All libraries handle these widths well (measured on
+-- Zen 4, tests/bench/RESULTS.md: from 192 columns on within 5 % of the whole matrix in oneDNN, and
+-- within 10 % in the built-in kernels; 96 and 64 cost up to 20 %). Rows are a multiple of 12, the
+-- height of the built-in register block.
 local tile_widths = { 768, 384, 192, 128, 64 }
 local function gemm_tiles(m, n)
   local wanted = m * n >= 2^20 and 16 or 8
@@ -324,8 +324,8 @@ local function gemm_table(name, op, m, n, k, from, to)
              rt_dtype[to.dtype] or error("gemm: no products into " .. to.dtype, 2))
 end
 
--- Rows of the machine's register block (runtime/rt_simd.h) over n of them: as many as it
--- has, or fewer, down to half, where they divide n.
+-- Rows of the machine's register block (runtime/rt_simd.h) for n rows: its own number, or a smaller
+-- one, down to half, that divides n.
 local function block_rows(n)
   local function rows(most)
     for r = most, most // 2, -1 do
@@ -337,11 +337,10 @@ local function block_rows(n)
              rows(12), rows(8), rows(6), rows(4))
 end
 
--- What an optimizer keeps differs from other values of its dtype in how it is rounded:
--- bf16 state by the noise of rt_noise, the weight of an f32 master so that the rest of it
--- fits 16 bits. Adds `noise(from, to)`, the statements that draw the noise of elements
--- [from, to) of the run, at most 4096; "" when there is none to draw. moments 0: the
--- optimizer keeps none.
+-- Optimizer state is rounded differently from other values of its dtype: bf16 state by the noise of
+-- rt_noise, the weight of an f32 master so that the remainder fits 16 bits. Adds `noise(from, to)`,
+-- the statements that draw the noise for elements [from, to) of the run, at most 4096 elements; ""
+-- if none is needed. moments 0: the optimizer keeps none.
 local noise_names = { master = "noise", moment1 = "noise1", moment2 = "noise2" }
 local function optimizer_ways(env)
   local ways, noisy = {}, {}
@@ -362,8 +361,8 @@ local function optimizer_ways(env)
      and env.param.dtype == "bf16" then
     ways[env.param] = { "rt_f32_from_bf16(%s)", "rt_bf16_from_master(%s)" }
   end
-  -- Pointers to what the kernel touches: weights that are not their own master, the master,
-  -- the moments, the gradient.
+  -- Pointers to the kernel's operands: weights that are not their own master, the master, the
+  -- moments, the gradient.
   function env.pointers(moments)
     local lines = {}
     local function add(const, name, field)
@@ -395,14 +394,14 @@ local function optimizer_ways(env)
   return ways
 end
 
--- Adds ld, st, rnd, lit and gemm for the compute type env.acc; names the operands.
+-- Adds ld, st, rnd, lit and gemm for the compute type env.acc; gives operands their names.
 function template.kernel_helpers(env)
   local acc = env.acc
   assert(acc == "float" or acc == "double", "kernel_helpers: acc must be float or double")
-  for name, v in pairs(env) do -- any order: each entry only learns its own name
+  for name, v in pairs(env) do -- in any order: each entry only learns its own name
     if type(v) == "table" and v.type and v.dtype and not v.name then v.name = name end
   end
-  local from = { -- operand type -> how a value of it becomes acc, and back
+  local from = { -- operand type -> how its values are converted to acc, and back
     rt_bf16 = acc == "float" and { "rt_f32_from_bf16(%s)", "rt_bf16_from_f32(%s)" }
               or { "(double)rt_f32_from_bf16(%s)", "rt_bf16_from_f32((float)(%s))" },
     rt_f16 = acc == "float" and { "rt_f32_from_f16(%s)", "rt_f16_from_f32(%s)" }
@@ -419,7 +418,7 @@ function template.kernel_helpers(env)
   function env.ld(x, index)
     local w = way(x, "ld")
     index = str(index, "index")
-    if x.dtype == "split" then -- beside the weight whose rest it is
+    if x.dtype == "split" then -- beside the weight whose remainder it is
       return fmt("rt_f32_from_split(%s[%s], %s[%s])", env.param.name, index, x.name, index)
     end
     return fmt(w[1], fmt("%s[%s]", x.name, index))
@@ -529,12 +528,12 @@ function template.translate(text, file)
   return "local _put,_prepare,_str,_host=_put,_prepare,_str,_host " .. concat(out, "\n")
 end
 
--- Translated templates by file name and text: a kernel's template is rendered for many
+-- Translated templates by file name and text, because a kernel's template is rendered for many
 -- shapes.
 local translated = {}
 
--- Renders; returns the text and the array of prepared statements, whose field `host` is the
--- text after `//@ host`, if there is any. Errors are strings that begin with "file:line: ".
+-- Renders. Returns the text and the array of prepared statements, whose field `host` is the text
+-- after `//@ host`, if any. Errors are strings that begin with "file:line: ".
 function template.render(text, file, env)
   local source = translated[text]
   if not source or source.file ~= file then
@@ -569,7 +568,7 @@ function template.render(text, file, env)
   return template.clean(concat(out)), prepared
 end
 
--- No blanks at the ends of lines.
+-- Removes blanks at the ends of lines.
 function template.clean(text)
   if not find(text, "[ \t]\n") then return text end
   local out, n, i = {}, 0, 1

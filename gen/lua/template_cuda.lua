@@ -1,23 +1,23 @@
 -- SPDX-License-Identifier: Apache-2.0
--- template_cuda.lua: what the templates of CUDA kernels (templates/ops/NAME/cuda.cu) have
--- beside template.lua's helpers: how elements lie over threads, which access `width` of them
--- at once: 16 bytes where the length (a constant) and the dtype of x allow it.
+-- template_cuda.lua: helpers for the templates of CUDA kernels (templates/ops/NAME/cuda.cu), in
+-- addition to template.lua's: how elements are distributed over threads. A thread accesses
+-- `width` of them at once: 16 bytes if the length (a constant) and the dtype of x allow it.
 --
 -- In: the environment of a kernel. Out: these functions in it, and acc_bytes.
 --
 --   gemm(name, op, m, n, k, from, to, strides)
---                   a `static RtMatmul name`, for rt_matmul; strides: { lda = n }, where
+--                   a `static RtMatmul name`, for rt_matmul; strides: { lda = n }, if
 --                   rows are not dense
 --   kernel(name, threads, shared_bytes)
 --                   the `static RtKernel` of a kernel in this file
---   grid(cols, x)     each thread one access: threads of a block, blocks, whole (no
+--   grid(cols, x)     one access per thread: threads of a block, blocks, whole (no
 --                     thread is beyond cols)
---   row(cols, x, n)   a row over a block, or n threads of it, which hold it: threads,
+--   row(cols, x, n)   a row held by a block, or by n of its threads: threads,
 --                     warps, part (elements of a thread), whole
 --   long_row(cols, x) a row too long for that: threads, warps
 --   load("v", x, "at", g), store(y, "at", "v", g)
 --                     calls (without ';') of rt_load, or rt_row_load for a row
---   inside(g, "k", e) e, or 0 where the row has no k-th element
+--   inside(g, "k", e) e, or 0 if the row has no k-th element
 --   width(n, x, most) elements of such an access; row_threads(n, most): threads that
 --                   share n accesses evenly;
 --                   row_lanes(cols, x): lanes of a warp that share a short row
@@ -29,7 +29,7 @@ local fmt, concat = string.format, table.concat
 
 local rt_dtype = { f32 = "RT_F32", f64 = "RT_F64", bf16 = "RT_BF16", f16 = "RT_F16" }
 
--- strides: { lda = n } and so on, where rows are not dense.
+-- strides: { lda = n } and so on, for rows that are not dense.
 local function matmul_table(name, op, m, n, k, from, to, strides)
   strides = strides or {}
   return fmt("static RtMatmul %s = {\n"
@@ -50,14 +50,14 @@ end
 local item_bytes = { f16 = 2, bf16 = 2, f32 = 4, f64 = 8 }
 local tags = { f16 = "RtF16", bf16 = "RtBf16", f32 = "RtF32", f64 = "RtF64" }
 
--- Elements of one access that divides the length: of 16 bytes at most, and at most `most`.
+-- Elements per access: it divides the length, has at most 16 bytes, and at most `most` elements.
 local function width(length, x, most)
   local n = math.min(16 // item_bytes[x.dtype], most or 16)
   while length % n ~= 0 do n = n // 2 end
   return n
 end
 
--- Threads of a block, at most `most`, that share `items` accesses evenly.
+-- Threads per block, at most `most`, that share `items` accesses evenly.
 local function row_threads(items, most)
   local each = (items + most - 1) // most
   return ((items + each - 1) // each + 31) // 32 * 32
@@ -118,7 +118,7 @@ local helpers = {
 return function(env)
   env.acc_bytes = env.acc == "double" and 8 or 4
   env.gemm = nil
-  for name, f in pairs(helpers) do -- any order; an operand or a dim keeps its name
+  for name, f in pairs(helpers) do -- in any order; an operand or a dim keeps its name
     if env[name] == nil then env[name] = f end
   end
 end

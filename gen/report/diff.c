@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c: `fsdpgen diff A B`: what changed between two trainers, and what that means for
- * a run that goes on with the other one. In: two generated folders or descriptions. Out:
- * six sections and a verdict on stdout, as text or as one JSON object. Runs in the
+ * a run that continues with the other one. In: two generated folders or descriptions.
+ * Out: six sections and a verdict on stdout, as text or as one JSON object. Runs in the
  * child.
  *
- * Deterministic: both are read whole, everything is in order of names or of the plan, and
- * nothing but the two paths is of this machine. */
+ * The result is deterministic: both are read whole, everything is in order of names or of
+ * the plan, and apart from the two paths nothing depends on this machine. */
 #include "report/diff.h"
 
 #include <inttypes.h>
@@ -40,7 +40,7 @@ json_t *diff_row(Gen *g, const char *key, const char *name, int64_t old, int64_t
     diff_set(o, key, diff_word(g, name));
     diff_set(o, "old", json_integer(old));
     diff_set(o, "new", json_integer(now));
-    diff_set(o, "difference", json_integer(now - old)); /* both are 0 .. 2^62 */
+    diff_set(o, "difference", json_integer(now - old)); /* both are in 0 .. 2^62 */
     return o;
 }
 
@@ -61,7 +61,7 @@ static json_t *side_json(Gen *g, DiffSide *s)
     return o;
 }
 
-/* math.* and kernels.* of either side, in order of names. */
+/* math.* and kernels.* of both sides, in order of names. */
 static json_t *diff_mathematics(Gen *g, DiffSide *old, DiffSide *now)
 {
     json_t *list = json_array();
@@ -118,14 +118,15 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Is it one of the runtime's that compute? Their text is a part of the platform. */
+/* Is it a file of the runtime that computes? The text of those is part of the
+ * platform. */
 static bool computes(const char *name)
 {
     return !strncmp(name, "runtime/", 8) && runtime_computes(name + 8);
 }
 
-/* Names whose hashes differ, in order; arithmetic: of what computes in the runtime, else
- * of all others. */
+/* Names whose hashes differ, in order; arithmetic: among the computing files of the
+ * runtime, else among all others. */
 static json_t *other_files(Gen *g, const DiffSide *old, const DiffSide *now,
                            bool arithmetic)
 {
@@ -219,7 +220,7 @@ static bool rows_differ(const json_t *rows)
     return false;
 }
 
-/* Have both the same parameters, wherever they lie? */
+/* Do both have the same parameters, wherever they are placed? */
 static bool same_parameters(const json_t *r)
 {
     const json_t *p = at(r, "layout", "parameters");
@@ -271,7 +272,7 @@ static const char *other_numerics(Gen *g, const json_t *r)
              : "its parameters differ too, so --init cannot take A's weights either");
 }
 
-/* Numerics are equal: what of the platform's inputs is not? NULL: nothing. */
+/* The numerics are equal: which input of the platform differs? NULL: none. */
 static const char *other_platform(Gen *g, const json_t *r)
 {
     const json_t *p = at(r, "hashes", "platform");
@@ -286,7 +287,7 @@ static const char *other_platform(Gen *g, const json_t *r)
     return t.len ? t.s + 2 : NULL;
 }
 
-/* Of both sides; NULL: none. */
+/* The edited files of both sides; NULL: none. */
 static const char *edited_files(Gen *g, const json_t *r)
 {
     json_t *a = at(r, "a", "edited"), *b = at(r, "b", "edited");
@@ -336,14 +337,14 @@ static json_t *verdict(Gen *g, const json_t *r)
 
 /* ---- the command ----------------------------------------------------------------- */
 
-/* All sections; NULL after complaints. */
+/* All sections; NULL after messages. */
 static json_t *compare(Gen *g, DiffSide *a, DiffSide *b)
 {
     json_t *r = json_object(), *description = diff_description(g, a, b);
     json_t *mathematics = diff_mathematics(g, a, b), *layout = diff_layout(g, a, b);
     json_t *schedule = diff_schedule(g, a, b);
 
-    diff_set(r, "a", side_json(g, a)); /* by now it is known which files were edited */
+    diff_set(r, "a", side_json(g, a)); /* the edited files are known now */
     diff_set(r, "b", side_json(g, b));
     diff_set(r, "description", description);
     diff_set(r, "hashes", diff_hashes(g, a, b, description));

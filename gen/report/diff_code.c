@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff_code.c: C and CUDA as tokens, and what two such files define. In: any text. Out:
- * tokens without comments; the names at the top level that appeared, vanished, changed.
+/* diff_code.c: C and CUDA as tokens, and the definitions in two such files. In: any text.
+ * Out: tokens without comments; the top-level names that appeared, vanished, changed.
  *
- * A name is what it is defined as: its tokens, and the #define lines before it. What one
- * generation writes into all files is no change: comments, and the identities by which
- * files of two generations refuse to be compiled together. */
+ * A name is its definition: its tokens, and the #define lines before it. Text that
+ * differs between any two generations does not count as a change: comments, and the
+ * identities that keep files of two generations from being compiled together. */
 #include "report/diff.h"
 
 #include <ctype.h>
@@ -18,7 +18,7 @@ static bool is_word(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* The end of the comment at s, or s: there is none. */
+/* The end of the comment at s; s if there is none. */
 static const char *skip_comment(const char *s, const char *end)
 {
     if (end - s < 2 || s[0] != '/' || (s[1] != '*' && s[1] != '/'))
@@ -44,7 +44,7 @@ static const char *skip_quoted(const char *s, const char *end)
     return s < end && *s == quote ? s + 1 : s;
 }
 
-/* A directive ends where its line does, or a comment begins. */
+/* A directive ends at its line's end, or where a comment starts. */
 static const char *skip_directive(const char *s, const char *end)
 {
     while (s < end && *s != '\n' && skip_comment(s, end) == s)
@@ -153,7 +153,7 @@ const char *token_text(Gen *g, const Token *t)
 
 typedef struct Item {
     const char *name;
-    Text text; /* its tokens, a line each */
+    Text text; /* its tokens, one per line */
     int order;
 } Item;
 
@@ -170,7 +170,8 @@ static bool is_hex(const char *s, int n)
     return true;
 }
 
-/* A token in one form: runs of blanks are one, and an identity at its end is left out. */
+/* Adds a token in normal form: a run of blanks becomes one, and an identity at its end is
+ * omitted. */
 static void add_token(Text *to, const Token *t)
 {
     const bool named = t->kind == TOKEN_WORD && t->n > 17 && t->s[t->n - 17] == '_' &&
@@ -197,7 +198,7 @@ static bool is_identity(Gen *g, const Token *t)
            (t->n > 17 && t->s[t->n - 17] == '_' && is_hex(t->s + t->n - 16, 16));
 }
 
-/* The last token of the identity's lines that begin at i: a #define, or #if to #endif. */
+/* The last token of an identity's lines that start at i: a #define, or #if to #endif. */
 static int identity_end(const Tokens *t, int i)
 {
     const bool block = !strncmp(t->items[i].s, "#if", 3);
@@ -208,8 +209,8 @@ static int identity_end(const Tokens *t, int i)
     return i;
 }
 
-/* Where the definition that begins at i ends: behind the body of a function, or behind
- * the semicolon. */
+/* The end of the definition that starts at i: after the body of a function, or after the
+ * semicolon. */
 static int item_end(const Tokens *t, int i)
 {
     for (int from = i; i < t->count; i++) {
@@ -226,8 +227,8 @@ static int item_end(const Tokens *t, int i)
     return t->count;
 }
 
-/* The word that the definition is about: before the last brackets of a function's
- * heading, before = or [ of a variable, after struct, enum and union. */
+/* The name that is defined: the word before the last brackets of a function's heading,
+ * before = or [ of a variable, after struct, enum and union. */
 static const char *item_name(Gen *g, const Tokens *t, int from, int end)
 {
     const Token *name = NULL, *word = NULL;
@@ -264,7 +265,8 @@ static int by_name(const void *a, const void *b)
     return c ? c : (x->order > y->order) - (x->order < y->order);
 }
 
-/* Sorted by name; what has one name, as a declaration and its function, is one item. */
+/* Sorted by name; items of one name, such as a declaration and its function, are
+ * joined. */
 static Items join_items(Gen *g, Items all)
 {
     Items joined = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff_description.c: which fields of two resolved descriptions differ, and on which side
- * of the hash each is. In: description.lua of both, as text: it is read as the data that
+/* diff_description.c: which fields of two resolved descriptions differ, and the side of
+ * the hash of each. In: the text of both description.lua, read as data in the form that
  * resolve.c writes, and never run. Out: {"field", "old", "new", "hash"} in order of
- * names; null where a trainer has no such field. */
+ * names; null if a trainer has no such field. */
 #include "report/diff.h"
 #include "describe/load.h"
 
@@ -14,7 +14,7 @@ enum { MAX_DEPTH = 32 };
 
 typedef struct Written {
     const char *key;  /* NULL: an item of a list */
-    const char *word; /* a scalar as it is written; of a table its constructor, or NULL */
+    const char *word; /* a scalar as written; for a table its constructor, or NULL */
     bool table;
     struct Written *first, *next;
 } Written;
@@ -58,7 +58,7 @@ static bool take(Parse *p, char c)
     return true;
 }
 
-/* A word, a number or a string as it is written; NULL: something else is there. */
+/* A word, a number or a string as written; NULL: something else follows. */
 static const char *take_scalar(Parse *p)
 {
     const char *from;
@@ -174,7 +174,7 @@ static void add_entry(Gen *g, Entries *e, const char *path, const char *value)
     *gen_push(g, e) = (Entry){path, value};
 }
 
-/* A list of scalars is one value; anything else an entry for each part. */
+/* A list of scalars is one value; other tables give an entry per part. */
 static void flatten(Gen *g, Entries *e, const Written *n, const char *path)
 {
     bool list = n->table && n->first;
@@ -236,7 +236,7 @@ static Entries read_description(DiffSide *s)
 
 /* ---- comparing ------------------------------------------------------------------- */
 
-/* A row's own side, or that of the row it is in; NULL: this fsdpgen knows no such row. */
+/* A row's own side, or that of the row around it; NULL: this fsdpgen has no such row. */
 static const char *hash_side(Gen *g, const Fields *fields, const char *path)
 {
     const char *side = NULL;
@@ -256,7 +256,8 @@ static const char *hash_side(Gen *g, const Fields *fields, const char *path)
     return side;
 }
 
-/* With reduction = "library" the order of sums knows who holds what (resolve.c). */
+/* With reduction = "library" the order of sums depends on which rank holds what
+ * (resolve.c). */
 static bool library_adds(const Entries *e)
 {
     for (int i = 0; i < e->count; i++)
@@ -278,7 +279,7 @@ json_t *diff_description(Gen *g, DiffSide *old, DiffSide *now)
     Entries a = read_description(old), b = read_description(now);
     const bool library = library_adds(&a) || library_adds(&b);
 
-    if (diag_errors(g)) /* of rules of --ops */
+    if (diag_errors(g)) /* in rules of --ops */
         return list;
     for (int i = 0, j = 0; i < a.count || j < b.count;) {
         const int c = i == a.count   ? 1

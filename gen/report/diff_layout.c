@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff_layout.c: where parameters lie in two trainers. In: the tables trainer_segments
- * and trainer_params of both tables.c, as rows SEGMENT(...) and PARAM(...) or, of older
+/* diff_layout.c: where parameters are in two trainers. In: the tables trainer_segments
+ * and trainer_params of both tables.c, as rows SEGMENT(...) and PARAM(...) or, in older
  * trainers, designated initialisers. Out: segments and parameters that were added,
- * removed, moved, resized; all sorted by name. */
+ * removed, moved or resized; all sorted by name. */
 #include "report/diff.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct Row {
-    const char *name, *segment, *shape; /* segment: of a parameter its name; of a segment
-                                           its constant */
+    const char *name, *segment, *shape; /* segment: for a parameter its segment's name;
+                                         * for a segment its constant */
     int64_t offset, elems, shard;
 } Row;
 
@@ -25,7 +25,7 @@ typedef struct Layout {
 
 /* ---- reading --------------------------------------------------------------------- */
 
-/* The brace that opens the table: `NAME[...] = {`; the count: there is none. */
+/* The brace that opens the table: `NAME[...] = {`; the count if there is none. */
 static int find_table(const Tokens *t, const char *name)
 {
     for (int i = 0; i < t->count; i++) {
@@ -40,7 +40,7 @@ static int find_table(const Tokens *t, const char *name)
     return t->count;
 }
 
-/* `{ 512, 256 }`, which begins at i, as [512, 256]. */
+/* Reads `{ 512, 256 }`, which starts at i, as [512, 256]. */
 static const char *read_shape(Gen *g, const Tokens *t, int i)
 {
     const int end = tokens_close(t, i);
@@ -56,7 +56,7 @@ static const char *read_shape(Gen *g, const Tokens *t, int i)
     return s.s;
 }
 
-/* One row's members, between its braces. */
+/* The members of one row, between its braces. */
 static Row read_row(Gen *g, const Tokens *t, int from, int end)
 {
     Row r = {.offset = -1, .elems = -1, .shard = -1};
@@ -64,7 +64,7 @@ static Row read_row(Gen *g, const Tokens *t, int from, int end)
     for (int i = from; i + 3 < end; i++) {
         const Token *key = &t->items[i + 1], *v = &t->items[i + 3];
 
-        if (token_is(&t->items[i], "{")) { /* what is inside has members of its own */
+        if (token_is(&t->items[i], "{")) { /* inner braces have members of their own */
             i = tokens_close(t, i);
             continue;
         }
@@ -86,8 +86,8 @@ static Row read_row(Gen *g, const Tokens *t, int from, int end)
     return r;
 }
 
-/* Where the arguments of the call whose bracket opens at `open` begin; how many of the
- * first `most` there are. */
+/* Finds where the arguments of the call with the bracket at `open` start; returns how
+ * many of the first `most` there are. */
 static int find_arguments(const Tokens *t, int open, int *args, int most)
 {
     const int end = tokens_close(t, open);
@@ -102,7 +102,7 @@ static int find_arguments(const Tokens *t, int open, int *args, int most)
     return n;
 }
 
-/* The elements of `(512, 256)`, which begins at i; -1: not a shape. */
+/* The number of elements of `(512, 256)`, which starts at i; -1: not a shape. */
 static int64_t shape_elems(const Tokens *t, int i)
 {
     int dims[5], n = find_arguments(t, i, dims, 5);
@@ -161,7 +161,7 @@ static int by_constant(const void *a, const void *b)
     return strcmp(((const Row *)a)->segment, ((const Row *)b)->segment);
 }
 
-/* The table's rows, in its order; false: it is missing, or a row lacks what all have. */
+/* The table's rows, in order; false: it is missing, or a row is incomplete. */
 static bool read_table(Gen *g, const Tokens *t, const char *name, bool params, Rows *rows)
 {
     const int open = find_table(t, name), end = tokens_close(t, open);
@@ -170,7 +170,7 @@ static bool read_table(Gen *g, const Tokens *t, const char *name, bool params, R
         return false;
     for (int i = open + 1; i < end; i++) {
         const char *constant = NULL;
-        bool row; /* of the macros of today */
+        bool row; /* in the current form, with macros */
         int close;
         Row r;
 
@@ -191,12 +191,12 @@ static bool read_table(Gen *g, const Tokens *t, const char *name, bool params, R
             (params ? r.offset < 0 || !r.shape : r.shard < 0))
             return false;
         *gen_push(g, rows) = r;
-        i = close + 1; /* the comma */
+        i = close + 1; /* after the comma */
     }
     return true;
 }
 
-/* Segments sorted by their constants, which parameters name; then all by their names. */
+/* Sorts segments by their constants, which parameters use; then everything by name. */
 static bool resolve(Layout *l)
 {
     Rows *s = &l->segments, *p = &l->params;

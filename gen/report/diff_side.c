@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff_side.c: one of the two trainers that `fsdpgen diff` compares. In: a folder that a
- * stranger may have made, or a description. Out: its manifest and plan, checked, and the
+/* diff_side.c: one of the two trainers that `fsdpgen diff` compares. In: a folder,
+ * possibly made by others, or a description. Out: its manifest and plan, checked, and the
  * texts of its files.
  *
- * Only names of our own and plain ones of the manifest are opened; links are not
+ * Only our own file names and plain ones of the manifest are opened; links are not
  * followed; a file has at most 8 MiB. */
 #include "report/diff.h"
 #include "base/child.h"
@@ -119,7 +119,7 @@ static bool is_hash(const char *s)
     return s && strspn(s, "0123456789abcdef") == 16 && !s[16];
 }
 
-/* The numbers of "1.2.3"; false: it is no version. */
+/* The numbers of "1.2.3"; false: it is not a version. */
 static bool read_version(const char *s, long part[3])
 {
     for (int i = 0; i < 3; i++) {
@@ -227,7 +227,7 @@ static void read_plan(DiffSide *s)
 
 /* ---- what was edited ------------------------------------------------------------- */
 
-/* Relative, and no part of it begins with a dot, but .gitignore and .gitattributes. */
+/* Relative, with no part that begins with a dot except .gitignore and .gitattributes. */
 static bool is_plain_path(const char *s)
 {
     if (!strcmp(s, ".gitignore") || !strcmp(s, ".gitattributes"))
@@ -239,7 +239,7 @@ static bool is_plain_path(const char *s)
                strlen(s);
 }
 
-/* Files that are not what the manifest says: missing ones, too. */
+/* Files that differ from the manifest, missing ones included. */
 static void find_edits(DiffSide *s)
 {
     json_t *files = json_object_get(s->manifest, "files"), *v;

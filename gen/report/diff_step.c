@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff_step.c: what a rank does in a step of two trainers. In: step.c, tables and plans
- * of both. Out: how often a step executes each kind of instruction, the bytes that it
+/* diff_step.c: what a rank does in a step, for two trainers. In: step.c, tables and plans
+ * of both. Out: how often a step executes each kind of instruction, the bytes it
  * receives, the predicted seconds, and which functions of step.c and bind.c differ.
  *
- * The counts follow trainer_step through the functions that it calls, and know the two
- * forms that the template writes: loops to a constant, and `if (i % LEAF == LAST)`. */
+ * The counts follow the calls from trainer_step, and understand the two forms that the
+ * template writes: loops to a constant, and `if (i % LEAF == LAST)`. */
 #include "report/diff.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ typedef struct Function {
     const char *name;
     int from, end;  /* tokens of its body */
     int64_t *times; /* of each kind in one call; NULL: not counted yet */
-    bool open;      /* being counted: a cycle counts nothing */
+    bool open;      /* being counted: a cycle counts as nothing */
 } Function;
 
 typedef struct Step {
@@ -32,7 +32,7 @@ typedef struct Step {
     int n_kinds;
 } Step;
 
-/* A loop's turns, for the conditions in it. */
+/* The number of turns of a loop, for conditions in it. */
 typedef struct Scope {
     int64_t times, turns;
     int calls, nested;
@@ -74,7 +74,7 @@ static Function *find_function(Step *s, const Token *name)
                               : NULL;
 }
 
-/* The kind of a call: NULL for one that only names an address, a place or a number. */
+/* The kind of a call; NULL if it only names an address, a place or a number. */
 static const char *kind_of(Gen *g, const Token *name)
 {
     static const char *const silent[] = {"rt_at",        "rt_local", "rt_symmetric",
@@ -106,7 +106,7 @@ static int64_t product(int64_t a, int64_t b)
     return a > 0 && b > most / a ? most : a * b;
 }
 
-/* `for (... ; i < N; ...)`: N, and where its body begins; 1: none of ours. */
+/* `for (... ; i < N; ...)`: N, and where its body starts; 1 for other loops. */
 static int64_t loop_turns(const Tokens *t, int *i)
 {
     const int close = tokens_close(t, *i + 1);
@@ -119,7 +119,7 @@ static int64_t loop_turns(const Tokens *t, int *i)
     return turns < 0 || turns > most ? most : turns;
 }
 
-/* `if (i % L == K)` in a loop of N turns: how many of them; else all. */
+/* `if (i % L == K)` in a loop of N turns: the number of turns that take it; else all. */
 static int64_t taken_turns(const Tokens *t, int *i, int64_t turns)
 {
     const int close = tokens_close(t, *i + 1), at = *i;
@@ -259,7 +259,7 @@ static json_t *diff_counts(Gen *g, DiffSide *old, DiffSide *now)
     return list;
 }
 
-/* Members of an object of both plans, in A's order, then what B alone has. */
+/* Members of an object that both plans have, in A's order; then those of B alone. */
 json_t *diff_bytes(Gen *g, DiffSide *old, DiffSide *now, const char *what)
 {
     const json_t *a = json_object_get(old->plan, what);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff_text.c: the comparison of two trainers for people. In: the JSON object of diff.c,
- * whose texts are printable. Out: six sections, each with what differs only, and the
+ * whose texts are printable. Out: six sections, each with only what differs, and the
  * verdict as the last line. Long lists are cut; --json has all of them. */
 #include "report/diff.h"
 
@@ -57,7 +57,7 @@ static void print_names(Text *t, const char *label, const json_t *names)
     text_printf(t, "\n");
 }
 
-/* A section's heading; returns where its lines begin. */
+/* Writes a section's heading; returns where its lines start. */
 static size_t begin(Text *t, const char *title)
 {
     text_printf(t, "\n%s\n", title);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dump.c: --dump=PASS: the IR after a pass as deterministic text, which golden tests
- * compare and of which the numerics hash is taken. In: the IR. Out: text; nothing is
- * changed. The planning passes are printed by dump_plan.c. */
+/* dump.c: --dump=PASS: the IR after a pass as deterministic text, for golden tests. In:
+ * the IR. Out: text. Changes nothing. dump_plan.c prints the planning passes. */
 #include "graph/graph.h"
 #include "plan/plan.h"
 #include "report/report.h"
@@ -22,7 +21,7 @@ static void put_place(Text *t, const Value *v)
         text_printf(t, "%s@%s", v->name, names[v->loc]);
 }
 
-/* piece: of a block that is cut; its scratch is the block's. */
+/* piece: of a block that is cut; the scratch belongs to the block. */
 static void put_span(Text *t, const Span *s, bool nodes, bool piece)
 {
     static const char *const kinds[] = {

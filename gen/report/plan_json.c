@@ -18,7 +18,7 @@ static void set_text(json_t *o, const char *key, const char *v)
     gen_require(json_object_set_new(o, key, json_string(v)) == 0, "json: %s", key);
 }
 
-/* Of checkpoints: the class that it names, null where there is no such file. */
+/* For checkpoints: the class that config.json names; null without such a file. */
 static json_t *json_config(Gen *g)
 {
     const Model *m = &g->model;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_matrices.c: what a plan says of matrices that the optimizer treats whole. In: the
- * deal of matrices.c. Out: lines of plan.txt; nothing where there are none. */
+/* plan_matrices.c: the plan of the matrices that an optimizer treats as a whole. In: the
+ * assignment of matrices.c. Out: lines of plan.txt; empty if there are none. */
 #include "plan/plan.h"
 #include "base/show.h"
 #include "report/report.h"

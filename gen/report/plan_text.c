@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_text.c: what a run will hold and do, for people (plan.txt, `fsdpgen plan`);
- * plan_json.c says it to programs. In: the whole Gen after simulate. Out: text. */
+ * plan_json.c is the form for programs. In: the whole Gen after simulate. Out: text. */
 #include "plan/plan.h"
 #include "base/show.h"
 #include "report/report.h"
@@ -11,7 +11,7 @@
 
 /* ---- warnings -------------------------------------------------------------------- */
 
-/* All that was told on the way, and what is worth knowing beside the figures. */
+/* All warnings so far, and what is worth knowing beside the figures. */
 PlanWarnings plan_warnings(Gen *g)
 {
     PlanWarnings w = {0};
@@ -145,7 +145,7 @@ static void print_head(Gen *g, Text *t)
     search_print(g, t);
 }
 
-/* Do the segments of both hold as much? */
+/* Do the segments of both units have equal sizes? */
 static bool like_units(const Gen *g, const Unit *a, const Unit *b)
 {
     if (a->n_segments != b->n_segments)
@@ -162,7 +162,7 @@ static bool like_units(const Gen *g, const Unit *a, const Unit *b)
     return true;
 }
 
-/* How many units from u on are like it, and lie behind it. */
+/* How many consecutive units, from u on, are alike. */
 static int units_alike(const Gen *g, const Unit *u)
 {
     const int most = g->units.count - (int)(u - g->units.items);
@@ -259,7 +259,7 @@ static void print_schedule(Gen *g, Text *t)
     const Program *p = &g->prog;
     text_printf(t, "schedule: calls; collectives and what this rank receives; waits\n");
     for (int k = 0; k < N_VARIANTS; k++) {
-        int v = (k + VARIANT_LOCAL) % N_VARIANTS; /* a step's, then what is beside it */
+        int v = (k + VARIANT_LOCAL) % N_VARIANTS; /* those of a step come first */
         int spans = 0, gathers = 0, reduces = 0, waits = 0;
         int64_t gathered = 0, reduced = 0;
         for (int id = p->first[v]; id < p->first[v] + p->count[v]; id++) {

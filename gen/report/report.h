@@ -10,9 +10,8 @@ typedef struct PlanWarnings {
     int count, cap;
 } PlanWarnings;
 PlanWarnings plan_warnings(Gen *g);
-void plan_print_matrices(Gen *g, Text *t); /* nothing where the optimizer has none */
-/* dump_plan.c: true when pass is one of shard, policy, unroll, schedule, place,
- * simulate. */
+void plan_print_matrices(Gen *g, Text *t); /* empty if the optimizer has none */
+/* dump_plan.c: true if pass is one of shard, policy, unroll, schedule, place, simulate. */
 bool dump_plan(Gen *g, const char *pass, Text *t);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* runs.c: `fsdpgen report RUN...`. In: logs of trainers. Out: one HTML page, on stdout or
- * in a file, or the figures as JSON. Logs are read in the child, which writes nothing;
- * the page comes back from there. */
+ * in a file, or the figures as JSON. The child reads the logs and writes no file; it
+ * returns the page. */
 #include "report/runs.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void print_json(Gen *g, const RunList *runs)
     json_decref(o);
 }
 
-/* What is left out of the curves is said once a run. */
+/* Notes, once per run, what the curves leave out. */
 static void note_all(Gen *g, const RunList *runs)
 {
     for (int i = 0; i < runs->count; i++) {
@@ -74,7 +74,7 @@ static bool take(void *with, const char *s, size_t n)
     return true;
 }
 
-/* Ten microseconds a byte are some hundred times what reading takes. */
+/* Ten microseconds per byte are about a hundred times what reading takes. */
 static Limits limits_of(const RunOptions *o)
 {
     Limits l = default_limits;
@@ -83,7 +83,7 @@ static Limits limits_of(const RunOptions *o)
     for (int i = 0; i < o->count; i++)
         if (stat(o->words[i], &s) == 0)
             l.cpu_seconds += s.st_size / 100000;
-    l.wall_seconds = 0; /* a slow disk is no fault of a log */
+    l.wall_seconds = 0; /* a slow disk is not the log's fault */
     return l;
 }
 

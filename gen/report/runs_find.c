@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* runs_find.c: which files the RUNs of `fsdpgen report` are. In: words of the command
- * line: a log, or a folder that has one. Out: the runs, read, each with a label, and with
- * what its trainer planned where that lies beside the log. */
+ * line: a log, or a folder that contains one. Out: the runs, read, each with a label and,
+ * if its trainer's plan is beside the log, with the planned bytes. */
 #include "report/runs.h"
 
 #include <dirent.h>
@@ -22,7 +22,7 @@ static bool ends_with(const char *s, const char *tail)
     return n > m && !strcmp(s + n - m, tail);
 }
 
-/* The only *.jsonl of a folder; NULL: there are others, or none; *n says how many. */
+/* The only *.jsonl of a folder; NULL: there are several, or none; *n: how many. */
 static const char *only_log(Gen *g, const char *folder, int *n)
 {
     DIR *d = opendir(folder);
@@ -39,7 +39,7 @@ static const char *only_log(Gen *g, const char *folder, int *n)
     return *n == 1 ? found : NULL;
 }
 
-/* FOLDER/log.jsonl, or the one file of such an ending; NULL after a complaint. */
+/* FOLDER/log.jsonl, or the only file with that ending; NULL after a message. */
 static const char *log_of(Gen *g, const char *folder)
 {
     const char *file = gen_printf(g, "%s/%s", folder, log_name);
@@ -60,7 +60,8 @@ static const char *log_of(Gen *g, const char *folder)
 
 /* ---- labels ---------------------------------------------------------------------- */
 
-/* Without what all logs are called: runs/a/log.jsonl is runs/a, b.jsonl is b. */
+/* Removes what all logs are called: runs/a/log.jsonl becomes runs/a, b.jsonl becomes
+ * b. */
 static const char *trimmed(Gen *g, const char *word)
 {
     size_t n = strlen(word);
@@ -96,7 +97,8 @@ static const char *printable(Gen *g, const char *s, size_t most)
     return t.s;
 }
 
-/* The last name of each path where these differ, else as much as was given. */
+/* Labels each run by the last name of its path if these differ, else by the path as
+ * given. */
 static void label_all(Gen *g, RunList *runs, const char *const *words)
 {
     bool differ = true;
@@ -122,7 +124,7 @@ static int64_t bytes_of(const json_t *o, const char *key)
     return json_is_integer(v) && json_integer_value(v) > 0 ? json_integer_value(v) : 0;
 }
 
-/* plan.json beside the log, as in a trainer's folder. A damaged one says nothing. */
+/* plan.json beside the log, as in a trainer's folder. A damaged one is ignored. */
 static int64_t plan_beside(Gen *g, const char *file)
 {
     const char *slash = strrchr(file, '/'), *text;
@@ -159,7 +161,7 @@ void runs_open(Gen *g, RunList *runs, const char *const *words, int count)
         runs_read(g, r, file, rows);
         rows -= r->n;
         r->plan_bytes = plan_beside(g, file);
-        if (r->plan_bytes == 0) /* all but what libraries take */
+        if (r->plan_bytes == 0) /* everything but the libraries */
             r->plan_bytes = bytes_of(r->record, "arena_bytes");
     }
     label_all(g, runs, words);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* runs_log.c: the lines of a log of `trainer --log`. In: a file that a stranger may have
- * written, or that a trainer is writing now. Out: a row for each step, and the record
- * that the log begins with; complaints name file, line and column.
+/* runs_log.c: the lines of a log of `trainer --log`. In: a file that others may have
+ * written, or that a trainer is writing now. Out: a row per step, and the record at the
+ * start of the log; messages name file, line and column.
  *
- * Steps rise in the rows: a line whose step is not above the last one's is of a run that
- * was resumed and computes it again, so the rows from there on go. A last line without
- * its end is left out. */
+ * Steps increase in the rows. A line whose step is not above the previous one comes from
+ * a resumed run that computes it again, so rows from that step on are dropped. An
+ * incomplete last line is ignored. */
 #include "report/runs.h"
 
 #include "base/json_place.h"
@@ -35,14 +35,14 @@ const RunSeriesName run_series[RUN_SERIES] = {
 /* ---- lines ----------------------------------------------------------------------- */
 
 typedef struct Lines {
-    int fd, number; /* of the line last read */
+    int fd, number; /* number of the last line read */
     char *buffer;   /* MAX_LINE_BYTES */
     size_t from, to;
     bool end; /* of the file */
     int error;
 } Lines;
 
-/* Moves what is left to the front, and reads on behind it. */
+/* Moves the rest to the front, and reads more behind it. */
 static bool fill(Lines *l)
 {
     ssize_t got;
@@ -61,7 +61,7 @@ static bool fill(Lines *l)
     return got > 0;
 }
 
-/* CUT_LINE: the file ends before the line does. */
+/* CUT_LINE: the file ends inside the line. */
 typedef enum { NO_LINE, LINE, CUT_LINE, LONG_LINE } LineKind;
 
 static LineKind next_line(Lines *l, const char **s, size_t *n)
@@ -80,7 +80,7 @@ static LineKind next_line(Lines *l, const char **s, size_t *n)
     return kind;
 }
 
-/* ---- what a line says ------------------------------------------------------------ */
+/* ---- the contents of a line ------------------------------------------------------ */
 
 typedef struct Reader {
     Gen *g;
@@ -117,7 +117,7 @@ static const char *kind_of(const json_t *v)
     return kinds[json_typeof(v)];
 }
 
-/* NAN where it is null or absent. */
+/* NAN if it is null or absent. */
 static double number(Reader *d, const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);
@@ -207,7 +207,7 @@ static void take_object(Reader *d, const json_t *o)
         d->r->other_lines++;
 }
 
-/* jansson stands behind the token that its message ends with: near 'TOKEN'. */
+/* jansson's position is behind the token with which its message ends: near 'TOKEN'. */
 static int column_of_error(const json_error_t *e)
 {
     const char *near = strstr(e->text, "near '");

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* runs_page.c: the HTML page of a report. In: runs; templates/report/. Out: one text that
- * loads nothing from elsewhere: a table of figures, remarks, what each run was, and the
- * curves as JSON that the page's own script draws.
+ * loads nothing from elsewhere: a table of figures, remarks, the settings of each run,
+ * and the curves as JSON, which the page's own script draws.
  *
- * What comes from logs and paths is escaped for where it stands: as text of HTML, or as
- * JSON in which no `<` is left. The page's policy names the hashes of its script and its
- * style (tests/report checks them), so a browser runs nothing else. */
+ * Text from logs and paths is escaped for its place: as HTML text, or as JSON without any
+ * `<`. The page's policy names the hashes of its script and its style (tests/report
+ * checks them), so a browser runs nothing else. */
 #include "report/runs.h"
 #include "base/show.h"
 
@@ -84,7 +84,7 @@ typedef struct Row {
     RunSummary s;
 } Row;
 
-/* A column, in HTML; one that no run fills is left out. */
+/* A column, in HTML; omitted if no run has a value. */
 typedef struct Column {
     const char *head;
     const char *(*show)(Gen *g, const Row *row);
@@ -252,7 +252,7 @@ static void add_notes(Gen *g, Text *t, const Row *rows, int n)
         add(t, "</ul>");
 }
 
-/* ---- what each run was ----------------------------------------------------------- */
+/* ---- the settings of each run ---------------------------------------------------- */
 
 enum { MAX_KEYS = 64, MAX_VALUE_BYTES = 240 };
 
@@ -270,7 +270,7 @@ static void add_key(Gen *g, Keys *keys, const char *key)
         *gen_push(g, keys) = gen_strdup(g, key);
 }
 
-/* A text as it is, anything else as JSON; "" where there is none. */
+/* A text as it is, anything else as JSON; "" if absent. */
 static const char *text_of(Gen *g, const json_t *v)
 {
     char *s;
@@ -290,7 +290,7 @@ static const char *text_of(Gen *g, const json_t *v)
     return t.s;
 }
 
-/* Of a key, or of a member of an object of the record: "mesh.shard". */
+/* The value of a key, or of a member of an object of the record: "mesh.shard". */
 static const char *value_of(Gen *g, const json_t *record, const char *key)
 {
     const json_t *v = json_object_get(record, key);
@@ -318,7 +318,7 @@ static void add_keys(Gen *g, Keys *keys, const json_t *record)
     }
 }
 
-/* Among the runs that have a record. */
+/* Does it differ among the runs that have a record? */
 static bool differs(Gen *g, const RunList *runs, const char *key)
 {
     const char *value = NULL;
@@ -369,7 +369,7 @@ static void add_records(Gen *g, Text *t, const RunList *runs)
 
 /* ---- the curves ------------------------------------------------------------------ */
 
-/* As JSON, in which no byte can end the element that it is in. */
+/* As JSON in which no byte can end the surrounding element. */
 static void add_string(Gen *g, Text *t, const char *s)
 {
     Text clean = {.g = g};
@@ -412,7 +412,7 @@ static void add_curve(Text *t, RunCurve c)
     add(t, "]");
 }
 
-/* Steps, tokens and seconds of some rows; the script goes straight between them. */
+/* Steps, tokens and seconds of some rows; the script interpolates linearly. */
 static void add_knots(Text *t, const RunLog *r)
 {
     const size_t n = r->n < KNOTS ? r->n : KNOTS;

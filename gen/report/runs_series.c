@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* runs_series.c: curves of bounded length, and figures of a whole series. In: rows. Out:
  * the least and the greatest value of each stretch of rows, so that no spike is lost; a
- * smoothed curve, each point a mean of rows around it; medians. The same rows give the
- * same curve. */
+ * smoothed curve, each point a mean of rows around it; medians. Equal rows give equal
+ * curves. */
 #include "report/runs.h"
 
 #include <math.h>
@@ -15,10 +15,10 @@ static void push(Gen *g, RunCurve *c, const RunLog *r, size_t row, double value)
     *gen_push(g, c) = (RunPoint){r->rows[row].step, value};
 }
 
-/* ---- as they are ----------------------------------------------------------------- */
+/* ---- unsmoothed curves ----------------------------------------------------------- */
 
-/* The rows of a stretch that are drawn, in order: the least, the greatest, the first that
- * has no value and ends the line. Returns how many. */
+/* The rows of a stretch to draw, in order: the least, the greatest, the first without a
+ * value, which ends the line. Returns how many. */
 static int choose(const RunLog *r, RunSeries s, size_t from, size_t to, size_t row[3])
 {
     size_t least = to, most = to, none = to;
@@ -40,7 +40,7 @@ static int choose(const RunLog *r, RunSeries s, size_t from, size_t to, size_t r
     return n;
 }
 
-/* Held-out data are evaluated now and then: what lies between is no gap. */
+/* Evaluation happens only now and then, so missing values are not gaps in its curve. */
 static bool has_gaps(RunSeries s)
 {
     return s != RUN_EVAL;
@@ -72,7 +72,7 @@ RunCurve runs_curve(Gen *g, const RunLog *r, RunSeries s, int most)
 
 bool runs_smooths(RunSeries s)
 {
-    return s == RUN_LOSS || s == RUN_RATE; /* a mean would widen a norm's spikes */
+    return s == RUN_LOSS || s == RUN_RATE; /* a mean would widen the spikes of a norm */
 }
 
 int runs_smooth_steps(const RunLog *r)
@@ -83,7 +83,7 @@ int runs_smooth_steps(const RunLog *r)
 }
 
 /* The mean of the rows around one; NAN: none has a value. At the start, where curves are
- * steep, as many before it as behind it; at the end those that there are. */
+ * steep, it takes as many rows before as behind; at the end, those that exist. */
 static double mean_around(const RunLog *r, RunSeries s, size_t row, size_t half)
 {
     const size_t each = row < half ? row : half;

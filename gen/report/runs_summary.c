@@ -25,7 +25,7 @@ static bool same_value(double x, double y)
     return x == y || (isnan(x) && isnan(y));
 }
 
-/* Where do the losses part from those of the first run? */
+/* Finds where the losses diverge from those of the first run. */
 static void compare(RunSummary *s, const RunLog *r, const RunLog *first)
 {
     for (size_t i = 0, k = 0; i < r->n && k < first->n && !s->differs;) {

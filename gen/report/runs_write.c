@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* runs_write.c: a page gets its name. In: the page, whole; a path. Out: the file, or why
- * not; what was there stays until the page is on the disk, and stays for good unless it
- * is a page of ours, or --force is given. */
+/* runs_write.c: writes a page to a file. In: the whole page; a path. Out: the file, or
+ * why not. An existing file stays until the page is on disk; and it is replaced only if
+ * it is a page of ours, or with --force. */
 #define _GNU_SOURCE /* O_CLOEXEC with C11 */
 #include "base/take_name.h"
 #include "report/runs.h"
@@ -46,7 +46,7 @@ static bool write_all(int fd, const char *p, size_t n)
     return true;
 }
 
-/* A device or a pipe is written as it is. */
+/* A device or a pipe is written directly. */
 static int write_stream(const char *path, const char *page, size_t bytes)
 {
     const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
@@ -58,7 +58,7 @@ static int write_stream(const char *path, const char *page, size_t bytes)
     return good ? EXIT_DONE : failed(path, "cannot be written", e);
 }
 
-/* The page beside its name, on the disk; 0 or an errno. */
+/* Writes the page to disk beside its name; 0 or an errno. */
 static int write_part(const char *part, mode_t mode, const char *page, size_t bytes)
 {
     const int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
@@ -75,7 +75,7 @@ static int write_part(const char *part, mode_t mode, const char *page, size_t by
     return e;
 }
 
-/* Where a link leads, also to a file that is still to come; else the name itself. */
+/* The target of a link, even if it does not exist yet; else the name itself. */
 static const char *followed(Gen *g, const char *path)
 {
     char *real = realpath(path, NULL), to[PATH_MAX];

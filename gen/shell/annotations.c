@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* annotations.c: the description language for editors with the Lua language server. In:
  * the table of fields that parses descriptions, the shipped architectures, the rules of
- * ops. Out: annotations (`fsdpgen docs lua`, committed as models/fsdpgen.lua). What
- * architectures are built with is in annotations_graph.c. */
+ * ops. Out: annotations (`fsdpgen docs lua`, committed as models/fsdpgen.lua).
+ * annotations_graph.c has those for authors of architectures. */
 #include "shell/annotations.h"
 
 #include "describe/load.h"
@@ -41,7 +41,7 @@ static const char *plain_type(Gen *g, const Field *f, const char *path)
     return "";
 }
 
-/* path: of the class that a table at this field is. */
+/* path: of the class for a table in this field. */
 static const char *type_of(Gen *g, const Field *f, const char *path)
 {
     const char *type = plain_type(g, f, path), *item;
@@ -67,8 +67,8 @@ static const char *type_of(Gen *g, const Field *f, const char *path)
 
 /* ---- classes --------------------------------------------------------------------- */
 
-/* given: as a description writes it, where some fields may be missing; else as functions
- * get it, complete but for optional ones. */
+/* given: as a description writes it, with optional fields; else as functions get it,
+ * complete except for fields without a default. */
 void annotate_fields(Gen *g, Text *t, const Fields *fields, const char *name, bool given)
 {
     for (int i = 0; i < fields->count; i++) {
@@ -84,7 +84,7 @@ void annotate_fields(Gen *g, Text *t, const Fields *fields, const char *name, bo
 
 void annotate_class(Gen *g, Text *t, const Fields *fields, const char *name, bool given)
 {
-    for (int i = 0; i < fields->count; i++) { /* tables inside are classes too */
+    for (int i = 0; i < fields->count; i++) { /* inner tables are classes too */
         const Field *f = &fields->items[i];
         const Fields *inner = f->fields ? f->fields : f->item ? f->item->fields : NULL;
 
@@ -96,13 +96,13 @@ void annotate_class(Gen *g, Text *t, const Fields *fields, const char *name, boo
     text_printf(t, "\n");
 }
 
-/* The class of a constructor; its values without names stand at numbers. */
+/* The class of a constructor; unnamed values are at numeric keys. */
 static void add_kind(Gen *g, Text *t, const Kind *k)
 {
     const Field *f = k->positional ? fields_find(k->fields, k->positional) : NULL;
     Fields fields = *k->fields;
 
-    if (f) { /* may be written without its name, and so be missing */
+    if (f) { /* it may be unnamed, so it is optional */
         fields.items = gen_alloc(g, sizeof *f * (size_t)fields.count);
         for (int i = 0; i < fields.count; i++) {
             fields.items[i] = k->fields->items[i];
@@ -112,7 +112,7 @@ static void add_kind(Gen *g, Text *t, const Kind *k)
     annotate_class(g, t, &fields, k->name, true);
     if (!f)
         return;
-    t->len--; /* the empty line, behind one more */
+    t->len--; /* the empty line; one is enough */
     if (kind_takes_list(k))
         text_printf(t, "---@field [integer] %s %s\n\n", type_of(g, f->item, k->name),
                     f->doc);

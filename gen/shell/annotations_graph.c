@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* annotations_graph.c: annotations of what builds a graph. In: the rules of ops, the
- * shipped architectures. Out: classes of values, of each op's call, of the builders `g`
- * and `b`, of each architecture's dimensions. What g and b have is C (graph/builder.c),
- * and stands here once more, in words. */
+/* annotations_graph.c: annotations for authors of architectures. In: the rules of ops,
+ * the shipped architectures. Out: classes of values, of each op's call, of the builders
+ * `g` and `b`, of each architecture's dimensions. The members of g and b are defined in C
+ * (graph/builder.c) and repeated here in words. */
 #include "shell/annotations.h"
 
 #include "describe/load.h"
@@ -135,7 +135,7 @@ static const char arch_class[] =
     "---@field dtype string as config.json names it\n"
     "---@field document_end? integer\n\n";
 
-/* The class of fields that a value at the top of the stack has, by its keys; or NULL. */
+/* The class of fields that has the keys of the value on top of the stack; or NULL. */
 static const char *class_of(Gen *g, const Fields *fields, const char *name)
 {
     lua_State *L = g->L;
@@ -163,7 +163,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Names reachable through the architecture, whose table is on top. */
+/* Names reachable through the architecture, whose table is on top of the stack. */
 static void add_values(Gen *g, Text *t, const Fields *fields, const char *dims)
 {
     lua_State *L = g->L;
@@ -202,7 +202,7 @@ static void add_arch(Gen *g, Text *t, const char *module)
     m = gen_printf(g, "%s.m", tag->name);
     annotate_class(g, t, tag->arch->fields, dims, true);
     annotate_class(g, t, tag->arch->fields, m, false);
-    t->len--; /* the empty line; what a build needs of the trainer: */
+    t->len--; /* the empty line; then what build needs from the trainer: */
     text_printf(t, "---@field seq integer the trainer's\n"
                    "---@field micro_batch integer the trainer's\n"
                    "---@field loss_chunk_tokens integer the trainer's\n\n");

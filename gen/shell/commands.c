@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commands.c: the commands of fsdpgen and their options, but those of tokenize, which
- * stand in its room. In: the form of base/options.h; fields of Options (gen.h) that they
- * fill. Out: the table that parses, helps, completes and documents. Data only. */
+/* commands.c: the commands of fsdpgen and their options, except those of tokenize, which
+ * are in its room. In: the form of base/options.h; fields of Options (gen.h) that they
+ * fill. Out: the table for parsing, help, completion and documentation. Data only. */
 #include "shell/shell.h"
 
 #include "describe/target.h"
@@ -18,10 +18,10 @@ enum {
     COMPLETION = 1 << 6,
     INIT = 1 << 7,
     REPORT = 1 << 8,
-    DESCRIPTION = GENERATE | PLAN | CHECK | DIFF /* they run one */
+    DESCRIPTION = GENERATE | PLAN | CHECK | DIFF /* commands that run a description */
 };
 
-/* ---- names that are chosen from -------------------------------------------------- */
+/* ---- names to choose from -------------------------------------------------------- */
 
 static const char *color_name(int i)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* complete_bash.c: completion of a command line in bash. In: a command line, the fields
- * of descriptions. Out: a script that needs nothing but bash 4. */
+ * of descriptions. Out: a script that needs only bash 4. */
 #include "shell/shell.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static void add_helpers(Text *t, const char *name)
         name, name, name);
 }
 
-/* The call that proposes such a value. */
+/* The call that proposes values of this kind. */
 static const char *proposes(Gen *g, const char *name, OptionValue kind, ChoiceFn *choice,
                             const OptionList *fields)
 {
@@ -70,7 +70,7 @@ static const char *pattern_of(Gen *g, const CommandLine *p, const Option *o,
                       spelling);
 }
 
-/* Values of options: a case for each row. */
+/* Values of options: one case per row. */
 static void add_values(Gen *g, Text *t, const CommandLine *p, const OptionList *fields)
 {
     text_printf(t, "    case $command:$option in\n");
@@ -86,7 +86,7 @@ static void add_values(Gen *g, Text *t, const CommandLine *p, const OptionList *
     text_printf(t, "    esac\n");
 }
 
-/* Of a command: its options, or what a word of it is. */
+/* Completions of a command: its options, or what its arguments are. */
 static void add_words(Gen *g, Text *t, const CommandLine *p, const OptionList *fields)
 {
     text_printf(t, "    case $command:$current in\n");
@@ -106,7 +106,7 @@ static void add_words(Gen *g, Text *t, const CommandLine *p, const OptionList *f
     text_printf(t, "    esac\n");
 }
 
-/* The command: the first word that is no option nor the value of one. */
+/* Finds the command: the first word that is neither an option nor an option's value. */
 static void add_command(Gen *g, Text *t, const CommandLine *p)
 {
     const char *names = shell_command_names(g, p, "|"), *valued = "";

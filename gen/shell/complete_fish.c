@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The end of a line: what it proposes. */
+/* The end of a line: the values it proposes. */
 static const char *proposes(Gen *g, OptionValue kind, ChoiceFn *choice,
                             const OptionList *fields)
 {
@@ -35,7 +35,7 @@ static const char *proposes(Gen *g, OptionValue kind, ChoiceFn *choice,
     return "";
 }
 
-/* In fish a quote within quotes stands behind a backslash. */
+/* Inside quotes, fish needs a backslash before a quote. */
 static const char *quoted(Gen *g, const char *s)
 {
     Text t = {.g = g};
@@ -84,7 +84,7 @@ void complete_fish(Gen *g, Text *t, const CommandLine *p, const OptionList *fiel
         if (!c->implied)
             text_printf(t, "complete -c %s -n __%s_first -a %s -d '%s'\n", p->name,
                         p->name, c->name, quoted(g, c->what));
-        if (*words) /* -x and -r are of options */
+        if (*words) /* -x and -r are for options */
             text_printf(t, "complete -c %s -n '__%s_is %s'%s\n", p->name, p->name,
                         c->name, words + 3);
     }

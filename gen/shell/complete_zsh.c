@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What behind a second colon proposes such a value. */
+/* The part after the second colon, which proposes values of this kind. */
 static const char *proposes(Gen *g, OptionValue kind, ChoiceFn *choice,
                             const OptionList *fields)
 {
@@ -75,7 +75,7 @@ static void add_command(Gen *g, Text *t, const CommandLine *p, const Command *c,
         if (o->what && option_is_of(o, c))
             add_option(g, t, o, fields);
     text_printf(t, " \\\n            '(- *)'{-h,--help}'[help]'");
-    if (c == p->commands) /* a command's name may come, or its own words */
+    if (c == p->commands) /* a command, or the default's arguments */
         text_printf(t, " \\\n            '1: :_%s_first' '*: :%s' ;;\n", p->name,
                     shell_quoted(g, proposes(g, c->words, c->choice, fields), ""));
     else

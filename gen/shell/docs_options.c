@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* A cell of a table: a bar would end it. */
+/* A cell of a table: a bar inside would end it. */
 static const char *cell(Gen *g, const char *s)
 {
     Text t = {.g = g};
@@ -30,7 +30,7 @@ static void add_commands(Gen *g, Text *t, const CommandLine *p)
     }
 }
 
-/* The commands that take it, but for the one that needs no name. */
+/* The commands that take it, without the one that needs no name. */
 static const char *commands_of(Gen *g, const CommandLine *p, const Option *o)
 {
     return gen_printf(g, "`%s`", shell_option_commands(g, p, o, "", "`, `"));

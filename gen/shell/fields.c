@@ -24,7 +24,7 @@ static void add_fields(Gen *g, OptionList *paths, const char *prefix,
         const char *path = gen_printf(g, "%s%s", prefix, f->name);
         const char *below = gen_printf(g, "%s.", path);
 
-        if (f->later || f->only_ref != LUA_NOREF) /* there is nothing to choose */
+        if (f->later || f->only_ref != LUA_NOREF) /* there is no other value to choose */
             continue;
         add_path(g, paths, path);
         if (f->fields)

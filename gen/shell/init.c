@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* init.c: `fsdpgen init`. In: a folder or the name of a description, options. Out: a
- * commented description to begin with, and what editors need: settings, annotations, the
- * architectures. It writes all of it, or, where a file is in the way, none. */
+ * commented description to start with, and what editors need: settings, annotations, the
+ * architectures. It writes all files, or, if one exists already, none. */
 #define _GNU_SOURCE /* memmem */
 #include "shell/shell.h"
 
@@ -20,9 +20,9 @@ typedef struct InitFile {
 
 typedef struct Init {
     Gen *g;
-    const char *folder; /* "" or with a / behind it */
-    const char *file;   /* of the description, in it */
-    const char *name;   /* of the trainer */
+    const char *folder; /* "" or with a / at the end */
+    const char *file;   /* the description, in that folder */
+    const char *name;   /* the trainer's name */
     struct {
         InitFile *items;
         int count, cap;
@@ -42,9 +42,9 @@ static int complain(const char *path, const char *problem)
     return EXIT_DIAG;
 }
 
-/* ---- what is written ------------------------------------------------------------- */
+/* ---- the contents ---------------------------------------------------------------- */
 
-/* The file's stem, as a trainer may be called. */
+/* The file's stem as a legal trainer name. */
 static const char *name_of(Gen *g, const char *file)
 {
     char *name = gen_strdup(g, file), *dot = strrchr(name, '.');
@@ -99,7 +99,8 @@ static void add_description(Init *in, const Embedded *template)
         (InitFile){gen_printf(in->g, "%s%s", in->folder, in->file), t.s, t.len};
 }
 
-/* For editors with the Lua language server: what descriptions can name, and no more. */
+/* For editors with the Lua language server: the globals of descriptions, and nothing
+ * else. */
 static void add_settings(Init *in)
 {
     static const char settings[] =
@@ -119,7 +120,7 @@ static void add_settings(Init *in)
         gen_printf(in->g, "%s.luarc.json", in->folder), settings, sizeof settings - 1};
 }
 
-/* Annotations and architectures: .fsdpgen/ is a library of the editor's. */
+/* Annotations and architectures: the editor's library, in .fsdpgen/. */
 static void add_library(Init *in)
 {
     for (int i = 0; i < embedded_count; i++) {
@@ -152,7 +153,8 @@ static int make_folders(const Init *in, const char *path)
     return EXIT_DONE;
 }
 
-/* What is in the way; all of it is told. The library is ours, and follows the program. */
+/* Reports every file that exists already. The library is ours and is updated with the
+ * program. */
 static int check_free(const Init *in)
 {
     struct stat s;
@@ -171,7 +173,7 @@ static int check_free(const Init *in)
     return code;
 }
 
-/* Whole, or not at all. */
+/* Writes the whole file or nothing. */
 static int write_one(const Init *in, const InitFile *f)
 {
     const char *path = gen_printf(in->g, "%s.%d.part", f->path, (int)getpid());

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* man.c: the manual page of a program. In: a command line. Out: roff with the macros of
- * man(7), which groff and mandoc print without a warning. */
+ * man(7), without warnings from groff and mandoc. */
 #include "shell/shell.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* A text as roff prints it: a hyphen of code is a minus, a line begins with no control.
- */
+/* Escapes text for roff: a hyphen in code becomes a minus, no line starts with a control
+ * character. */
 static void add_text(Text *t, const char *s)
 {
     for (const char *at = s; *at; at++)
@@ -32,7 +32,7 @@ static void add_text(Text *t, const char *s)
         }
 }
 
-/* Words of usage: capitals stand for something, and are set in italics. */
+/* Words of usage; those in capitals are placeholders, in italics. */
 static void add_words(Text *t, const char *s)
 {
     while (*s) {

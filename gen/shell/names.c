@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names.c: lists of names for what is printed of a command line. In: a command line. Out:
- * text, in the order of its tables. */
+/* names.c: lists of names for text about a command line. In: a command line. Out: text,
+ * in the order of its tables. */
 #include "shell/shell.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ const char *shell_command_names(Gen *g, const CommandLine *p, const char *betwee
     return all;
 }
 
-/* Is the row of the command's table? */
+/* Does the command take this row's option? */
 static bool has_row(const Command *c, const Option *o)
 {
     const Option *own = c->options;
@@ -35,7 +35,7 @@ const Option *shell_next_option(const CommandLine *p, const Option *o)
         return o + 1;
     while (!has_row(c, o))
         c++;
-    for (; c->name; c++) { /* of a table that no command before it has */
+    for (; c->name; c++) { /* of a table that no earlier command has */
         for (earlier = p->commands; earlier != c && earlier->options != c->options;)
             earlier++;
         if (earlier == c && !has_row(c, o))

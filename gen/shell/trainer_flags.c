@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer_flags.c: the command line of emitted trainers, in the form of the generator's.
- * In: the runtime's table of commands and flags, which is compiled in. Out: a
- * CommandLine. */
+/* trainer_flags.c: the command line of emitted trainers, in the generator's form. In: the
+ * runtime's table of commands and flags, compiled in. Out: a CommandLine. */
 #include "shell/shell.h"
 
 #include "job/rt_flags_table.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize.c: the command line of `fsdpgen tokenize`. In: argv. Out: a token file and a
- * line about it on stdout, or a prompt's ids or the text of ids there; an exit code. All
- * that reads what strangers wrote runs in a child under limits; the parent writes. */
+ * line about it on stdout; or a prompt's ids, or the text of ids, on stdout; an exit
+ * code. Everything that reads foreign input runs in a child under limits; the parent
+ * writes. */
 #include "tokenize/tokenize.h"
 
 #include "base/child.h"
@@ -12,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --prompt or --decode: with nothing that is about files. */
+/* --prompt or --decode exclude all options about files. */
 static OptionsFound check_terminal(OptionReader *r, const TokOptions *o)
 {
     const char *name = o->prompt ? "prompt" : "decode";
@@ -29,7 +30,7 @@ static OptionsFound check_terminal(OptionReader *r, const TokOptions *o)
     return OPTIONS_GO;
 }
 
-/* What options need of each other. */
+/* Which options require or exclude each other. */
 static OptionsFound check_options(OptionReader *r, const TokOptions *o)
 {
     if (o->prompt || o->decode)
@@ -144,10 +145,10 @@ static int run_child(Gen *g, void *with)
 
 /* ---- in the parent --------------------------------------------------------------- */
 
-/* What a run may take. Its memory: of the vocabulary, of what threads hold, of the
- * longest piece and chat. Its time: of the tokenizer's file, and twenty microseconds for
- * each byte of the inputs, some hundred times what they take; chats have a budget each,
- * and ids come as a model speaks. */
+/* The limits of a run. Memory: for the vocabulary, the threads, the longest piece and
+ * chat. Time: for the tokenizer's file, and twenty microseconds per byte of input, about
+ * a hundred times what it takes. Chats have a budget of their own, and ids arrive as fast
+ * as a model speaks. */
 static Limits limits_of(const TokOptions *o)
 {
     Limits l = {.memory_bytes = (INT64_C(6) << 30) + o->threads * (INT64_C(1) << 28)};
@@ -195,7 +196,7 @@ static void tell(const TokOptions *o, const TokTotals *n)
                    (long long)n->empty_lines);
 }
 
-/* The files get their names when the child has done all of it. */
+/* The files get their names when the child has finished everything. */
 static int finish(Work *w, int code)
 {
     TokReceiver *r = &w->received;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_encode.c: a whole text to ids, as a tokenizer.json says. In: a Tokenizer and
- * bytes. Out: ids in order. Added tokens are cut out of the raw text, what lies between
- * them is normalised, those that are looked for in normalised text are cut out of that,
- * patterns cut the rest into pieces, each step the pieces of the one before, and a piece
- * is merged. What was cut off at one place knows nothing of its neighbours, so stretches
- * of a text may be done apart. */
+/* tokenize_encode.c: a whole text to ids, as a tokenizer.json defines it. In: a Tokenizer
+ * and bytes. Out: ids in order.
+ *
+ * Added tokens are cut out of the raw text; the text between them is normalised; added
+ * tokens that are searched in normalised text are cut out of that; patterns cut the rest
+ * into pieces, each step those of the previous step; and a piece is merged. Text on one
+ * side of a cut does not affect the other side, so stretches of a text can be processed
+ * separately. */
 #include "tokenize/tokenize.h"
 
 #include <stdlib.h>
@@ -43,7 +45,7 @@ int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n)
     return -1;
 }
 
-/* A piece of step `step`'s making. */
+/* Takes a piece made by step `step`. */
 static bool cut(TokWorker *w, int step, const char *s, size_t n, TokIds *out)
 {
     size_t at = 0, begin, end;
@@ -70,7 +72,7 @@ static bool cut(TokWorker *w, int step, const char *s, size_t n, TokIds *out)
     return true;
 }
 
-/* What is left when a text has no pattern, or is bytes. */
+/* A text without patterns, or of bytes. */
 static bool encode_unbroken(TokWorker *w, const char *s, size_t n, bool last, size_t to,
                             size_t *end_at, TokIds *out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_files.c: what the files are, before hours of work. In: the options. Out:
- * whether the inputs are there and are texts or JSON lines, not an archive of them, and
- * whether the output may take its name: it is there as a regular file at most, and none
- * of what is read. */
+/* tokenize_files.c: checks files before hours of work. In: the options. Out: whether
+ * the inputs exist and are text or JSON lines (not an archive of them), and whether
+ * the output may get its name: at most a regular file exists there, and it is not an
+ * input. */
 #include "tokenize/tokenize.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static bool begins(const char *s, size_t n, const char *with, size_t bytes)
 const char *tok_no_text(const char *s, size_t n, const char *end)
 {
     static const struct {
-        const char *begin, *end, *says; /* end: what the file ends with, too */
+        const char *begin, *end, *says; /* end: also required at the end of the file */
         size_t bytes;
     } kinds[] = {
         {"\x1f\x8b", NULL, "is gzip: unpack it first", 2},
@@ -79,8 +79,9 @@ static bool check_input(const TokOptions *o, const char *name, char *error)
 
 /* ---- the output ------------------------------------------------------------------ */
 
-/* A link is refused: followed, it would part the file from its mask, which lies beside
- * the name; replaced, it would leave the old file to who goes by another name. */
+/* A link is refused. If it were followed, the file would be separated from its mask,
+ * which lies beside the name; if it were replaced, other names would still lead to the
+ * old file. */
 static bool check_output(const TokOptions *o, const char *tokenizer, const char *name,
                          char *error)
 {
@@ -89,7 +90,7 @@ static bool check_output(const TokOptions *o, const char *tokenizer, const char 
     const char *problem = NULL;
 
     if (lstat(name, &out) != 0)
-        return true; /* who opens it tells why, if it is more than that it is not there */
+        return true; /* opening it reports why, unless it just does not exist */
     if (S_ISLNK(out.st_mode)) {
         problem = stat(name, &in) == 0 && !S_ISREG(in.st_mode)
                       ? "is not a regular file"

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize_input.c: files to jobs. In: the inputs, in order. Out: jobs whose ids, one
- * behind the other, are the output, whatever thread does them and when. A job has a copy
- * of its text; no more of a file is held than jobs have, and the stretch that is cut.
+ * after the other, are the output, whatever thread runs them and when. A job has a copy
+ * of its text; of a file, only the text in jobs and the current stretch are in memory.
  *
- * A file of JSON lines is cut between lines. A text file is one document. First it is cut
- * after added tokens, where pieces know nothing of each other. What lies between two of
- * them, if it is long, is brought into normal form here, and cut after the added tokens
- * that are looked for in that. A long stretch without any is cut anywhere, best after a
- * line, and the cut is a guess: pieces found from there on are right only if one ends
- * there for who comes from before. Who puts the jobs in order knows that, and has a wrong
- * guess done again from the right place (tokenize_jobs.c). Matching looks ahead only; a
- * job has some of the text behind it, and says where that was not enough. */
+ * 1. A file of JSON lines is cut between lines. A text file is one document.
+ * 2. A document is first cut after added tokens, because pieces never cross them.
+ * 3. If the text between two of them is long, it is normalised here, and cut after the
+ *    added tokens that are searched in the normal form.
+ * 4. A long stretch without any is cut anywhere, preferably after a line, and the cut is
+ *    a guess: the pieces after it are right only if encoding from the left also ends a
+ *    piece there. The code that orders jobs knows that, and repeats a wrong guess from
+ *    the right place (tokenize_jobs.c).
+ * 5. Matching only looks ahead. A job has some of the text after it, and reports if that
+ *    was not enough. */
 #include "tokenize/tokenize.h"
 
 #include <stdlib.h>
@@ -19,13 +21,13 @@
 
 enum { JOB_BYTES = 1 << 18, LOOK_BYTES = 1 << 14, LONG_BYTES = 2 * JOB_BYTES };
 
-/* A text that comes from the left: what is given away goes, more is put behind. */
+/* A text that arrives from the left: consumed text is dropped, new text is appended. */
 typedef struct Window {
     TokText text;
-    size_t at;       /* what lies before it is given away */
-    size_t scanned;  /* no added token begins between `at` and here */
-    bool ended;      /* nothing comes behind it */
-    bool normalized; /* which added tokens are looked for */
+    size_t at;       /* text before it is consumed */
+    size_t scanned;  /* no added token starts between `at` and here */
+    bool ended;      /* nothing follows it */
+    bool normalized; /* which kind of added tokens it searches */
 } Window;
 
 struct TokReader {
@@ -36,7 +38,7 @@ struct TokReader {
     bool open, lines, begun;
     Window raw;
     Window part;  /* of raw, between two tokens, in normal form, if it is long */
-    bool in_part; /* there is such a part; its end lies in raw, or is not yet read */
+    bool in_part; /* there is such a part; its end is in raw, or not yet read */
     bool in_stretch,
         chained;     /* of part: a long stretch without tokens; not its first job */
     int64_t part_at; /* place of part.text in the part */
@@ -81,7 +83,7 @@ static void window_begin(Window *w)
     w->ended = false;
 }
 
-/* What is given away takes no memory; returns how much that was. */
+/* Frees the memory of consumed text; returns how much that was. */
 static size_t window_shift(Window *w)
 {
     const size_t gone = w->at;
@@ -96,8 +98,7 @@ static size_t window_shift(Window *w)
     return gone;
 }
 
-/* As much again as there is, so that what is looked at again and again is so few
- * times. */
+/* Doubles what is there, so that text is scanned again only a few times. */
 static bool read_more(TokReader *r, char *error)
 {
     Window *w = &r->raw;
@@ -113,9 +114,9 @@ static bool read_more(TokReader *r, char *error)
     return true;
 }
 
-/* The first added token of w's kind from `from` on, with the white space that is its:
- * [*begin, *end). False: there is none before *begin, all of which is surely text; what
- * follows it may belong to a token, unless the window ended. */
+/* The first added token of w's kind from `from` on, with the white space it takes:
+ * [*begin, *end). False: there is none before *begin, and all of that is certainly text;
+ * the rest may belong to a token, unless the window ended. */
 static bool find_token(const TokReader *r, Window *w, size_t from, size_t *begin,
                        size_t *end)
 {
@@ -123,7 +124,7 @@ static bool find_token(const TokReader *r, Window *w, size_t from, size_t *begin
     const char *s = w->text.s;
     const size_t n = w->text.n, behind = w->ended ? 1 : t->longest_added;
     size_t limit =
-        n >= behind ? n - behind + 1 : 0; /* a longer one has no room behind it */
+        n >= behind ? n - behind + 1 : 0; /* a longer token has no room after it */
 
     if (!t->has_added[w->normalized]) {
         *begin = *end = n;
@@ -135,17 +136,17 @@ static bool find_token(const TokReader *r, Window *w, size_t from, size_t *begin
                        begin, end) >= 0) {
         if (*end < n || w->ended || !t->takes_space[w->normalized])
             return true;
-        limit = *begin; /* white space behind it may go on */
+        limit = *begin; /* white space after it may continue */
     }
     w->scanned = limit;
     if (!w->ended && t->takes_space[w->normalized])
-        limit -= tok_space_end(s + from, limit - from); /* and before the next */
+        limit -= tok_space_end(s + from, limit - from); /* and before the next one */
     *begin = *end = limit;
     return false;
 }
 
-/* More of the part: what is surely text of it, up to where a unit of its normal form
- * begins; the rest waits for what follows. */
+/* Adds to the part the text that certainly belongs to it, up to the start of a unit of
+ * its normal form; the rest waits for what follows. */
 static bool more_of_part(TokReader *r, char *error)
 {
     Window *raw = &r->raw;
@@ -183,8 +184,7 @@ static bool more_of(TokReader *r, Window *w, char *error)
 
 /* ---- jobs ------------------------------------------------------------------------ */
 
-/* A job of w's text [from, to), and what lies behind it up to `look`; to is given
- * away. */
+/* A job of w's text [from, to), with look-ahead up to `look`; [from, to) is consumed. */
 static void make_job(TokReader *r, Window *w, TokJobKind kind, size_t to, size_t look,
                      TokJob *job)
 {
@@ -198,7 +198,7 @@ static void make_job(TokReader *r, Window *w, TokJobKind kind, size_t to, size_t
     w->at = to;
 }
 
-/* The character that begins at or after a place, LOOK_BYTES on. */
+/* The start of the first character LOOK_BYTES or more after a place. */
 static size_t look_on(const char *s, size_t n, size_t from)
 {
     size_t at = n - from > LOOK_BYTES ? from + LOOK_BYTES : n;
@@ -208,7 +208,7 @@ static size_t look_on(const char *s, size_t n, size_t from)
     return at;
 }
 
-/* Where a stretch may end: after a line, or at a character. */
+/* Where a stretch may end: after a line, or between characters. */
 static size_t cut_after_line(const char *s, size_t n, size_t from)
 {
     const size_t to = look_on(s, n, from);
@@ -217,8 +217,7 @@ static size_t cut_after_line(const char *s, size_t n, size_t from)
     return end ? (size_t)(end - s) + 1 : to;
 }
 
-/* How far the stretch goes that begins at part.at: as far as `need` bytes, or to its
- * end. */
+/* How far the stretch from part.at goes: to `need` bytes, or to its end. */
 static bool find_stretch(TokReader *r, size_t need, size_t *end, bool *last, char *error)
 {
     Window *w = &r->part;
@@ -266,7 +265,7 @@ static bool next_stretch(TokReader *r, TokJob *job, char *error)
     return true;
 }
 
-/* Text of w up to a token's end, after JOB_BYTES; *is_long: a long stretch begins. */
+/* Text of w up to a token's end, after JOB_BYTES; *is_long: a long stretch starts. */
 static bool next_text(TokReader *r, Window *w, TokJob *job, bool *is_long, char *error)
 {
     size_t at = w->at, begin, end;
@@ -280,7 +279,7 @@ static bool next_text(TokReader *r, Window *w, TokJob *job, bool *is_long, char 
             break;
         }
         if (!found && !w->ended) {
-            const size_t done = at - w->at; /* more may move the window */
+            const size_t done = at - w->at; /* reading more may move the window */
 
             if (!more_of(r, w, error))
                 return false;
@@ -320,14 +319,14 @@ static bool next_of_document(TokReader *r, TokJob *job, char *error)
     }
 }
 
-/* Is nothing left of the file, but for what is in jobs? */
+/* Is all of the file in jobs? */
 static bool is_at_end(const TokReader *r)
 {
     return r->raw.ended && r->raw.at == r->raw.text.n && !r->in_stretch &&
            !(r->in_part && r->part.at < r->part.text.n);
 }
 
-/* Whole lines, from JOB_BYTES on. */
+/* Whole lines, at least JOB_BYTES of them. */
 static bool next_lines(TokReader *r, TokJob *job, char *error)
 {
     Window *w = &r->raw;
@@ -373,7 +372,7 @@ static bool open_next(TokReader *r, char *error)
         if (!read_more(r, error))
             return false;
     if (r->lines && w->text.n >= 3 && !memcmp(w->text.s, "\xef\xbb\xbf", 3))
-        w->at = 3; /* the byte order mark that Windows' programs write */
+        w->at = 3; /* the byte order mark of Windows programs */
     return true;
 }
 

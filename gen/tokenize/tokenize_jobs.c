@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_jobs.c: jobs done by threads, their ids handed on in order. In: a reader of
- * jobs. Out: the same ids whatever the number of threads: who hands them on takes the
- * jobs in their order. Stretches that began where no piece begins it does again, and
- * those that could not see the end of a piece it goes on with, in as much text as that
- * needs. */
+/* tokenize_jobs.c: runs jobs on threads and passes their ids on in order. In: a reader of
+ * jobs. Out: the same ids whatever the number of threads, because they are passed on in
+ * the order of the jobs. A stretch that started in the middle of a piece is encoded
+ * again; one that could not see the end of a piece is continued, with as much text as
+ * needed. */
 #include "tokenize/tokenize.h"
 
 #include <pthread.h>
@@ -23,7 +23,7 @@ typedef struct Pool {
     bool stop;
 } Pool;
 
-/* By one thread: Lua states take memory from the generator's own. */
+/* On one thread, because Lua states use the generator's memory. */
 static bool worker_open(TokWorker *w, const Tokenizer *t, const TokOptions *o,
                         char *error)
 {
@@ -99,14 +99,14 @@ static void show(Progress *p, const TokReader *r, const TokTotals *t)
 /* ---- in order -------------------------------------------------------------------- */
 
 typedef struct Order {
-    int64_t expected; /* where the stretch before ended */
-    TokWorker *own;   /* for what is done here */
+    int64_t expected; /* where the previous stretch ended */
+    TokWorker *own;   /* for work in the ordering thread */
     TokReader *reader;
     TokText window;
 } Order;
 
-/* The text from `at` on, `need` bytes or all of it, of the oldest job, those behind it
- * and what is not yet in jobs. Others may read them, too. */
+/* The text from `at` on, `need` bytes or all of it: from the oldest job, the jobs after
+ * it and what is not yet in jobs. Other threads may read them, too. */
 static bool fill_window(Pool *p, Order *order, int64_t at, size_t need, bool *last,
                         char *error)
 {
@@ -135,7 +135,7 @@ static bool fill_window(Pool *p, Order *order, int64_t at, size_t need, bool *la
     return true;
 }
 
-/* Pieces from where the stretch before ended to the end of this one. */
+/* Encodes from where the previous stretch ended to the end of this one. */
 static bool settle(Pool *p, Order *order, TokJob *job, char *error)
 {
     const int64_t to = job->at + (int64_t)job->to;
@@ -180,7 +180,7 @@ static bool hand_on(Pool *p, Order *order, TokJob *job, const TokSink *out, TokT
     return out->take(out->with, &job->ids, error);
 }
 
-/* The oldest job, once it is done; its place is free then. */
+/* Takes the oldest job when it is done; its place becomes free. */
 static bool take_oldest(Pool *p, Order *order, const TokSink *out, TokTotals *t,
                         char *error)
 {
@@ -198,7 +198,7 @@ static bool take_oldest(Pool *p, Order *order, const TokSink *out, TokTotals *t,
     return good;
 }
 
-/* The place of a job keeps the memory of its ids. */
+/* A job's place keeps the memory of its ids. */
 static bool add_job(Pool *p, TokReader *r, char *error)
 {
     TokJob *place = &p->ring[p->added % p->size], job = {0};
@@ -232,7 +232,7 @@ static bool run_all(Pool *p, TokWorker *own, TokReader *r, const TokSink *out,
     if (progress.shown && progress.last.tv_sec)
         fprintf(stderr, "\r%60s\r", "");
     free(order.window.s);
-    if (good && read_error[0]) { /* what came before it was without fault */
+    if (good && read_error[0]) { /* everything before it was correct */
         snprintf(error, TOK_ERROR_BYTES, "%s", read_error);
         good = false;
     }
@@ -266,7 +266,7 @@ bool tok_run(const Tokenizer *tok, const TokOptions *o, const TokSink *out, TokT
               .o = o,
               .size = (uint64_t)(want * JOBS_A_THREAD)};
     Thread *thread =
-        gen_calloc((size_t)want + 1, sizeof *thread); /* the last is our own */
+        gen_calloc((size_t)want + 1, sizeof *thread); /* the last one is this thread's */
     TokReader *r = tok_reader_open(tok, o);
     int opened = 0, threads = 0;
     bool good = true;

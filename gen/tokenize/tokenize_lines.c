@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_lines.c: a job done: its text, or its JSON lines, to ids. In: a job, whose
- * text is its own. Out: ids, and how far they go; or an error that names the file and
- * line. */
+/* tokenize_lines.c: runs a job: its text, or its JSON lines, to ids. In: a job, which
+ * owns its text. Out: ids, and how far they go; or an error that names file and line. */
 #include "tokenize/tokenize.h"
 
 #include <jansson.h>
@@ -44,7 +43,7 @@ static bool line_failed(TokJob *job, int64_t line, const char *fmt, ...)
     return false;
 }
 
-/* The names that an object has, for a message. */
+/* The names in an object, for a message. */
 static const char *names_of(const json_t *object, char *to, size_t bytes)
 {
     size_t n = 0;
@@ -60,7 +59,7 @@ static const char *names_of(const json_t *object, char *to, size_t bytes)
     return n ? to : "none";
 }
 
-/* Its template writes what begins a chat. */
+/* The template writes what begins a chat. */
 static bool run_chat(TokWorker *w, const TokOptions *o, TokJob *job,
                      const json_t *messages, const json_t *record, int64_t line)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize_options.c: the options of `fsdpgen tokenize`. In: the form of base/options.h;
  * fields of TokOptions that they fill. Out: rows of the table (shell/commands.c). Data
- * only; what options need of each other is checked in tokenize.c. */
+ * only; tokenize.c checks which options require or exclude each other. */
 #include "tokenize/tokenize.h"
 
 static const char *template_name(int i)

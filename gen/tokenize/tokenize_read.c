@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_read.c: a file, from its beginning to its end, in memory of our own. In: its
- * name. Out: its bytes a stretch at a time, for a text those that are whole characters of
- * legal UTF-8. No byte is looked at twice in the file, so another program may write there
- * as it likes; but a file that changed while it was read is an error at its end, which
- * comes before any output has its name. */
+/* tokenize_read.c: reads a file from start to end into our own memory. In: its name. Out:
+ * its bytes in stretches; for a text, whole characters of legal UTF-8. Each byte is read
+ * once, so concurrent writes cannot confuse us; a file that changed meanwhile is an error
+ * at its end, before any output gets its name. */
 #include "tokenize/tokenize.h"
 
 #include <errno.h>
@@ -41,8 +40,8 @@ static int64_t lines_in(const char *s, size_t n)
     return lines;
 }
 
-/* The first of s[0, n), which is read, that is legal: the rest is the beginning of a
- * character whose end comes next, or none. */
+/* The legal beginning of s[0, n): the rest is the start of a character whose end comes
+ * next, or illegal. */
 static bool check_text(TokFile *f, const char *s, size_t n, bool ended, size_t *good,
                        char *error)
 {

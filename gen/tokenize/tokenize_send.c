@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_send.c: from the process that reads strangers' texts to the one that writes
- * files. In: ids in order, there. Out: the bytes of a token file and of its mask, and
- * the totals, here. Between them frames: a kind, a length, that many bytes. The writer
- * believes nothing but lengths, which it checks. */
+/* tokenize_send.c: from the process that reads foreign text to the one that writes files.
+ * In: ids in order, on that side. Out: the bytes of a token file and of its mask, and the
+ * totals, on this side. Frames pass between them: a kind, a length, and that many bytes.
+ * The writer checks the lengths and trusts nothing else. */
 #include "tokenize/tokenize.h"
 
 #include "base/child.h"
@@ -136,7 +136,7 @@ static bool broken(TokReceiver *r)
     return false;
 }
 
-/* The bytes of a frame that is not data. */
+/* Takes a frame that is not data. */
 static bool take_whole(TokReceiver *r)
 {
     const unsigned char *s = r->held;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize_split.c: the patterns by which a tokenizer cuts a text into pieces. In: a
- * pattern as tokenizer.json has it, in Oniguruma's language; a text. Out: its matches, by
- * PCRE2.
+ * pattern of tokenizer.json, in Oniguruma's language; a text. Out: its matches, by PCRE2.
  *
- * The two languages differ in corners, and a difference would show as wrong ids and
- * nothing else. So a pattern is read here first, and passes only if all its parts mean
- * the same in both: characters, classes, general categories, groups, look-ahead, greedy
- * repetition, alternatives. White space is written out as Unicode's White_Space, for
- * PCRE2's \s has U+180E besides. What is a letter or a number is what PCRE2's version of
- * Unicode says. */
+ * The two languages differ in details, and a difference would silently give wrong ids. So
+ * a pattern is parsed here first, and accepted only if all its parts mean the same in
+ * both: characters, classes, general categories, groups, look-ahead, greedy repetition,
+ * alternatives. White space is written out as Unicode's White_Space, because PCRE2's \s
+ * also has U+180E. PCRE2's version of Unicode decides what is a letter or a number. */
 #include "tokenize/tokenize.h"
 
 #include <stdlib.h>
@@ -23,7 +21,7 @@ const char tok_gpt2_pattern[] =
 
 #ifdef FSDPGEN_PCRE2
 
-/* Inside of a class. */
+/* Inside a class. */
 static const char white_space[] =
     "\\x09-\\x0d\\x20\\x85\\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"
     "\\x{205f}\\x{3000}";
@@ -65,7 +63,7 @@ static bool begins(const Reader *r, const char *with)
     return r->n - r->at >= n && !memcmp(r->s + r->at, with, n);
 }
 
-/* \p{..}: a general category, which both know under the same name. */
+/* \p{..}: a general category, which both languages name alike. */
 static bool read_property(Reader *r)
 {
     static const char *const names[] = {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn",
@@ -138,7 +136,7 @@ static bool read_class(Reader *r)
     return refuse(r, from, 16, "is not closed");
 }
 
-/* {n}, {n,}, {n,m}, and what follows it. */
+/* {n}, {n,}, {n,m}, and what follows. */
 static bool read_repeat(Reader *r)
 {
     const size_t from = r->at;
@@ -166,7 +164,7 @@ static bool read_group(Reader *r)
         }
     if (begins(r, "(?") || begins(r, "(*"))
         return refuse(r, r->at, 4, "is not a group that is known here");
-    put(r, "(?:"); /* what a group held nobody asks */
+    put(r, "(?:"); /* groups need not capture */
     r->at++;
     return true;
 }
@@ -189,7 +187,7 @@ static bool read_pattern(Reader *r)
         } else if (strchr(".^$}]", c)) {
             good = refuse(r, r->at, 1, "may mean something else here");
         } else {
-            if (strchr("#", c)) /* never a comment */
+            if (strchr("#", c)) /* so it never starts a comment */
                 put(r, "\\");
             tok_append(&r->out, &c, 1);
             r->at++;
@@ -225,7 +223,7 @@ TokRegex *tok_regex_open(const char *pattern, size_t n, bool literal, char *erro
                      "supported");
             pcre2_code_free(p);
         } else if (p) {
-            /* without it matching is slower */
+            /* Without it matching is slower. */
             pcre2_jit_compile(p, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
             x = gen_calloc(1, sizeof *x);
             x->code = p;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_utf8.c: what the tokenizer must know of Unicode beside its patterns. In:
- * bytes. Out: whether they are UTF-8, what is white space, normal form C (by
- * utf8proc). */
+/* tokenize_utf8.c: the Unicode that the tokenizer needs beside its patterns. In: bytes.
+ * Out: whether they are UTF-8, which are white space, normal form C (by utf8proc). */
 #include "tokenize/tokenize.h"
 
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 #include <utf8proc.h>
 #endif
 
-/* Bytes of the character that s begins with; 0: none that is legal. */
+/* Bytes of the character at the start of s; 0: it is not legal. */
 static size_t character(const unsigned char *s, size_t n)
 {
     const unsigned c = s[0];
@@ -48,7 +47,8 @@ size_t tok_utf8_valid(const char *text, size_t n)
     return at;
 }
 
-/* Bytes of the white space that s begins with, in a legal text; 0: it is none. */
+/* Bytes of the white space character at the start of s, in a legal text; 0: it is not
+ * white space. */
 static size_t space(const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -95,7 +95,7 @@ size_t tok_space_end(const char *s, size_t n)
     return n - at;
 }
 
-/* Nothing below U+0300 combines or decomposes into something else. */
+/* Characters below U+0300 do not combine or decompose. */
 bool tok_is_nfc(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -114,10 +114,10 @@ static int class_of(utf8proc_int32_t c)
     return c < 0x300 ? 0 : utf8proc_get_property(c)->combining_class;
 }
 
-/* What lies before a character that begins a unit whatever comes before it, and what lies
- * from it on, are normalised apart. Such a character is no mark, and does not extend what
- * is before it for a reader either: Unicode's grapheme clusters never part what
- * composes. */
+/* The text before a character that always starts a unit, and the text from it on,
+ * normalise separately. Such a character is not a mark, and does not extend what is
+ * before it visually either: Unicode's grapheme clusters never separate characters that
+ * compose. */
 static bool begins_unit(const char *s, size_t n)
 {
     utf8proc_int32_t c;
@@ -149,7 +149,7 @@ size_t tok_nfc_cut(const char *s, size_t n)
     return at;
 }
 
-/* No text is too long for what it takes meanwhile. */
+/* Limits the memory for a text of any length. */
 static size_t stretch(const char *s, size_t n)
 {
     size_t at = STRETCH_BYTES;
@@ -159,15 +159,15 @@ static size_t stretch(const char *s, size_t n)
     return at < n ? at : n;
 }
 
-/* ---- one stretch: characters apart, marks in order, together again --------------- */
+/* ---- one stretch: decompose, order the marks, compose ---------------------------- */
 
 typedef struct Points {
     utf8proc_int32_t *c;
     size_t n, cap;
 } Points;
 
-/* Marks by their classes, equals as they come. utf8proc's own way takes the square of
- * their number, and a text may be marks alone. */
+/* Sorts marks by class, stable. utf8proc's own way is quadratic in their number, and a
+ * text may consist of marks. */
 static void order_marks(utf8proc_int32_t *c, size_t n, Points *spare)
 {
     size_t from[256] = {0}, sum = 0;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_write.c: a token file of llm.c's, and its mask beside it, by the process that
- * reads nothing of strangers'. In: their bytes. Out: the files. They have no name until
- * they are whole (O_TMPFILE). Where the filesystem cannot do that, and for a moment where
- * an old file is replaced, they are *.part, which signals and errors remove and SIGKILL
- * leaves behind.
+/* tokenize_write.c: writes a token file in llm.c's format and its mask beside it, in the
+ * process that reads no foreign input. In: their bytes. Out: the files. They have no name
+ * until they are complete (O_TMPFILE). On filesystems without that, and for a moment when
+ * an old file is replaced, they are called *.part; signals and errors remove these,
+ * SIGKILL leaves them behind.
  *
- * Two files cannot get their names at once. So the mask says which tokens it was made for
- * (runtime/data/rt_mask.h): a pair of which one half is of another run is refused by
- * trainers, whenever this program was ended. The digest of the tokens is that of the
- * chunks that are written, one at a time. Without --force nothing is replaced, whoever
- * made it and when; with it, old files stay until the new ones have their names. */
+ * 1. Two files cannot get their names at once. So the mask says which tokens it belongs
+ *    to (runtime/data/rt_mask.h), and trainers refuse a pair from two runs, whenever this
+ *    program was stopped.
+ * 2. The digest of the tokens is computed from the chunks as they are written.
+ * 3. Without --force nothing is ever replaced; with it, old files stay until the new ones
+ *    have their names. */
 #define _GNU_SOURCE
 #include "tokenize/tokenize.h"
 #include "base/take_name.h"
-#include "data/rt_mask.h" /* of the runtime: what a mask begins with */
+#include "data/rt_mask.h" /* from the runtime: the header of a mask */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,26 +30,26 @@ enum { BUFFER_BYTES = RT_DIGEST_CHUNK_BYTES, HEADER_BYTES = 1024, PART_TRIES = 1
 
 typedef struct Out {
     int fd;
-    char *path;                    /* what it is to become */
-    char part[PATH_MAX];           /* what it is now; "": nothing has a name */
-    bool named;                    /* it has its own */
-    bool old;                      /* part is what was replaced, to go in the end */
-    const char *volatile *removed; /* so a signal knows */
+    char *path;                    /* its future name */
+    char part[PATH_MAX];           /* its current name; "": it has none */
+    bool named;                    /* it has its own name */
+    bool old;                      /* part is the replaced file, removed in the end */
+    const char *volatile *removed; /* so that a signal handler can remove it */
     unsigned char *buffer;
     size_t n;
-    uint64_t digest; /* of the chunks that are written, but for one that is kept */
+    uint64_t digest; /* of the written chunks, without the one that is kept */
     int64_t chunks;
-    unsigned char *first; /* that one */
+    unsigned char *first; /* the chunk that is kept */
     size_t first_bytes;
 } Out;
 
 struct TokWriter {
-    Out data, mask; /* mask.fd -1: none, and its path is where another one may lie */
+    Out data, mask; /* mask.fd -1: none; its path is where an old one may be */
     int width;      /* bytes of a token */
     bool force;
 };
 
-/* What a signal must remove. */
+/* What a signal handler must remove. */
 static const char *volatile parts[2];
 
 static void on_signal(int number)
@@ -105,8 +106,8 @@ static bool move_file(void *with, const char *name)
     return take_name(AT_FDCWD, with, AT_FDCWD, name);
 }
 
-/* Something gets a name beside the file's, which signals and errors remove; whoever has
- * names like it keeps them. */
+/* Gives something a name beside the file's, which signals and errors remove. Existing
+ * files with such names are kept. */
 static bool part_make(Out *o, bool make(void *with, const char *name), void *with)
 {
     bool made = false;
@@ -164,8 +165,8 @@ static bool out_flush(Out *o, char *error)
     return true;
 }
 
-/* The buffer is full, or this is its file's last chunk. begins: the file has a header,
- * which is known at the end, so its first chunk is kept. */
+/* Writes a full buffer, or the last chunk of a file. begins: the file has a header that
+ * is known only at the end, so its first chunk is kept. */
 static bool chunk_flush(Out *o, bool begins, char *error)
 {
     if (o->n == 0)
@@ -218,7 +219,7 @@ TokWriter *tok_writer_open(const char *path, int width, bool mask, bool force,
         tok_writer_abandon(w);
         return NULL;
     }
-    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write() */
+    signal(SIGXFSZ, SIG_IGN); /* makes the limit an error of write() */
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (signal(ends[i], on_signal) == SIG_IGN)
             signal(ends[i], SIG_IGN);
@@ -226,7 +227,7 @@ TokWriter *tok_writer_open(const char *path, int width, bool mask, bool force,
         tok_writer_abandon(w);
         return NULL;
     }
-    memset(w->data.buffer, 0, HEADER_BYTES); /* the header is known at the end */
+    memset(w->data.buffer, 0, HEADER_BYTES); /* known only at the end */
     w->data.n = HEADER_BYTES;
     return w;
 }
@@ -260,8 +261,8 @@ static bool name_new(Out *o)
     return o->named;
 }
 
-/* keep: the old file gets the part's name; where the filesystem cannot exchange names it
- * goes. */
+/* keep: the old file gets the part's name; on filesystems that cannot exchange names it
+ * is lost. */
 static bool name_over(Out *o, bool keep)
 {
     char from[64];
@@ -284,7 +285,7 @@ static bool name_it(Out *o, bool force, bool keep, char *error)
     return true;
 }
 
-/* As if it had not got its name. What cannot be put back stays where it is. */
+/* Takes its name back. A file that cannot be restored stays where it is. */
 static void unname(Out *o)
 {
     struct stat named, own;
@@ -315,7 +316,7 @@ static bool write_header(TokWriter *w, int64_t tokens, char *error)
            failed(error, w->data.path, "cannot be written: ");
 }
 
-/* Behind the bits: whose they are. */
+/* After the bits: which tokens they belong to. */
 static bool end_mask(TokWriter *w, int64_t tokens, char *error)
 {
     RtMaskTrailer t;
@@ -343,9 +344,9 @@ static bool sync_folder(const char *path, char *error)
     return good;
 }
 
-/* The mask first: a mask without its file harms nobody, and a file with another's mask
- * may, where that is bits alone. So an old mask goes aside before its file is
- * replaced. */
+/* The mask gets its name first. A mask without its file is harmless, but a file with
+ * another's mask is not, if that mask is only bits. So an old mask is moved aside before
+ * its file is replaced. */
 static bool name_mask(TokWriter *w, char *error)
 {
     Out *o = &w->mask;
@@ -382,7 +383,7 @@ bool tok_writer_commit(TokWriter *w, int64_t tokens, char *error)
         return failed(error, w->data.path, "cannot be written: ");
     if (!name_both(w, error))
         return false;
-    tok_writer_abandon(w); /* what has its name stays, what was replaced goes */
+    tok_writer_abandon(w); /* named files stay, replaced ones are removed */
     return true;
 }
 
