@@ -17,14 +17,14 @@ enum { TOK_ERROR_BYTES = 512, TOK_MAX_STEPS = 8, TOK_MAX_AROUND = 16 };
 
 /* ---- growing memory -------------------------------------------------------------- */
 
-/* Without any the program ends (gen_out_of_memory). */
+/* Ends the program when out of memory (gen_out_of_memory). */
 
 void *tok_grow(void *items, size_t *cap, size_t need, size_t item_bytes);
 
 typedef struct TokIds {
     uint32_t *id;
     size_t n, cap;
-    unsigned char *target; /* [n], of chats: to be predicted; NULL: there is no mask */
+    unsigned char *target; /* [n], for chats: is it a target? NULL: no mask */
     size_t target_cap;
 } TokIds;
 void tok_push(TokIds *ids, uint32_t id);
@@ -37,26 +37,26 @@ void tok_append(TokText *t, const char *s, size_t n);
 
 /* ---- tokenize_utf8.c ------------------------------------------------------------- */
 
-/* Bytes of s that are UTF-8; n: all of them. */
+/* The number of leading bytes of s that are UTF-8; n: all of them. */
 size_t tok_utf8_valid(const char *s, size_t n);
-/* Bytes of white space (Unicode's White_Space) that s begins, or ends, with. */
+/* Bytes of white space (Unicode's White_Space) at the start, or the end, of s. */
 size_t tok_space_begin(const char *s, size_t n);
 size_t tok_space_end(const char *s, size_t n);
-/* Is this text in normal form C beyond doubt? */
+/* Is this text certainly in normal form C? */
 bool tok_is_nfc(const char *s, size_t n);
-/* Normal form C of a text, appended; false with error set. */
+/* Appends the normal form C of a text; false with error set. */
 bool tok_nfc(TokText *out, const char *s, size_t n, char *error);
-/* The last place before n where s can be cut in two that are normalised apart; 0:
+/* The last place before n at which s can be cut so that both parts normalise separately; 0:
  * none. */
 size_t tok_nfc_cut(const char *s, size_t n);
 /* Whether a text between added tokens begins where a stretch does, and the whole text. */
 typedef enum { TOK_GOES_ON, TOK_BEGINS, TOK_BEGINS_TEXT } TokBegins;
-/* Of s[0, n): how long the normal form of s[0, at) is, for places `at` that never go
- * back, in time that is linear in n for all of them together, as long as few of them part
- * one letter and its marks. Begins as {.s, .n}; scratch.s is to be freed. */
+/* How long is the normal form of s[0, at)? For places `at` that never decrease, in time linear in n
+ * for all of them together, as long as few of them separate a letter from its marks. Starts as {.s,
+ * .n}; free scratch.s afterwards. */
 typedef struct TokPlace {
     const char *s;
-    size_t n, at, normal; /* s[0, at) is `normal` bytes long, and a unit begins at `at` */
+    size_t n, at, normal; /* s[0, at) is `normal` bytes long, and a unit starts at `at` */
     TokText scratch;
     TokBegins begins;
 } TokPlace;
@@ -65,17 +65,17 @@ bool tok_nfc_place(TokPlace *p, size_t at, size_t *place, char *error);
 /* ---- tokenize_split.c: a text to pieces ------------------------------------------ */
 
 typedef struct TokRegex TokRegex;
-/* The pattern of a tokenizer.json (literal: a text), or NULL with error set: a part that
- * does not surely mean here what it means there. */
+/* The pattern of a tokenizer.json (literal: a plain text), or NULL with error set if some part may
+ * have another meaning here. */
 TokRegex *tok_regex_open(const char *pattern, size_t n, bool literal, char *error);
 extern const char tok_gpt2_pattern[];
-/* What a thread needs to match. */
+/* What a thread needs for matching. */
 typedef struct TokMatch TokMatch;
 TokMatch *tok_match_open(void);
 void tok_match_close(TokMatch *m);
-/* Where the next match in s[0, n) at or after `from` lies; n is its place where there is
- * none. MORE, unless s is the last of its text: what follows n may matter. FAILED: an
- * error is set. */
+/* The next match in s[0, n) at or after `from`; its place is n if there is none. MORE: the text
+ * after n may matter, so s must be longer, unless it is the last of its text. FAILED: error is
+ * set. */
 typedef enum { TOK_FOUND, TOK_NONE, TOK_MORE, TOK_FAILED } TokFound;
 TokFound tok_regex_next(const TokRegex *r, TokMatch *m, const char *s, size_t n,
                         size_t from, bool last, size_t *begin, size_t *end, char *error);
@@ -95,7 +95,7 @@ typedef struct TokWord {
     uint32_t n, id;
     uint64_t hash;
 } TokWord;
-/* The text of an id; s is NULL where no token has it. */
+/* The text of an id; s is NULL if no token has it. */
 typedef struct TokPiece {
     const char *s;
     size_t n;
@@ -110,24 +110,24 @@ typedef struct TokVocab {
     size_t char_slots;
     TokMerge *merges; /* open addressing; a power of two of slots */
     size_t merge_slots;
-    TokRule *rules; /* by rank; NULL: what a merge makes may be part of an earlier one */
+    TokRule *rules; /* by rank; NULL: the result of a merge may be part of an earlier merge */
     size_t n_rules;
-    TokWord *words; /* raw bytes to id: only where merges may be ignored */
+    TokWord *words; /* raw bytes to id: only if merges may be ignored */
     size_t word_slots;
     TokPiece *pieces; /* [max_id + 1]; NULL: only texts become ids */
 } TokVocab;
 typedef struct TokBpe TokBpe; /* a thread's cache and scratch */
 TokBpe *tok_bpe_open(void);
 void tok_bpe_close(TokBpe *b);
-uint64_t tok_bpe_steps(const TokBpe *b); /* pairs looked at in long pieces so far */
+uint64_t tok_bpe_steps(const TokBpe *b); /* pairs examined in long pieces so far */
 void tok_merge_put(TokVocab *v, uint32_t left, uint32_t right, uint32_t rank,
                    uint32_t id);
 void tok_char_put(TokVocab *v, const char *s, size_t n, uint32_t id);
 void tok_word_put(TokVocab *v, const char *s, size_t n, uint32_t id);
-/* After the last merge of n: fills rules. */
+/* After the last of n merges: fills rules. */
 void tok_merges_done(Gen *g, TokVocab *v, size_t n);
-/* The bytes that a word of a vocabulary stands for, in ByteLevel's alphabet; false: a
- * character is outside it, so no text can become this word. to: as long as the word. */
+/* The bytes that a word of a vocabulary stands for, in ByteLevel's alphabet. false: it has a
+ * character outside the alphabet, so no text can become this word. to: as long as the word. */
 bool tok_raw_bytes(const char *s, size_t n, char *to, size_t *bytes);
 void tok_bpe_piece(const TokVocab *v, TokBpe *b, const char *s, size_t n, TokIds *out);
 
@@ -140,7 +140,7 @@ typedef struct TokAdded {
     uint32_t id;
     bool lstrip, rstrip, normalized, special, in_vocab;
 } TokAdded;
-/* Which added tokens a text may hold: in messages of a chat none that is special. */
+/* Which added tokens a text may contain: messages of a chat cannot contain special ones. */
 typedef enum { TOK_FIND_PLAIN, TOK_FIND_ALL } TokFind;
 
 /* SentencePiece's normal form: `from` is written as `to`, and `before` is put before a
@@ -160,17 +160,17 @@ typedef struct TokSpaces {
 } TokSpaces;
 
 typedef struct Tokenizer {
-    const char *file; /* NULL: bytes */
+    const char *file; /* NULL: ids are bytes */
     uint32_t max_id;
     bool nfc;
     TokSpaces spaces;
     bool strips_space; /* from the beginning of what ids say */
-    TokRegex *step[TOK_MAX_STEPS]; /* each cuts the pieces of the one before */
+    TokRegex *step[TOK_MAX_STEPS]; /* each one cuts the pieces of the previous one */
     int steps;
     TokVocab vocab;
     TokAdded *added; /* by first byte, the longest first */
     int n_added, added_from[257];
-    /* of those that are looked for in the raw text, and in its normal form: */
+    /* for those searched in the raw text, and in the normal form: */
     bool has_added[2], takes_space[2]; /* are there any; does one take white space */
     size_t longest_added;
     uint32_t before[TOK_MAX_AROUND],
@@ -191,8 +191,8 @@ typedef struct TokWorker {
 
 /* The id of an added token by its name, or -1. */
 int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n);
-/* Finds the first added token of one of the two kinds that begins in s[first, limit),
- * white space that it takes included, but none before `from`; its id, or -1. */
+/* Finds the first added token of one of the two kinds that starts in s[first, limit), including the
+ * white space it takes, but nothing before `from`. Returns its id, or -1. */
 int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find, const char *s,
                        size_t n, size_t from, size_t first, size_t limit, size_t *begin,
                        size_t *end);
@@ -203,9 +203,9 @@ bool tok_encode(TokWorker *w, const char *s, size_t n, bool first, TokIds *out);
 bool tok_encode_between(TokWorker *w, const char *s, size_t n, bool first, TokFind find,
                         TokIds *out);
 bool tok_encode_part(TokWorker *w, const char *s, size_t n, TokFind find, TokIds *out);
-/* Pieces of a normalised text without added tokens, from its beginning until one begins
- * at or after `to`: that is where *end is. Unless s[0, n) is the last of the text, *end
- * may be less: what follows decides where the next one ends. */
+/* Encodes pieces of a normalised text without added tokens, until one starts at or after `to`: *end
+ * is that place. Unless s[0, n) is the last of the text, *end may be less, because what follows
+ * decides where the next piece ends. */
 bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, bool last, size_t to,
                         size_t *end, TokIds *out);
 
@@ -223,7 +223,7 @@ bool tok_normal_place(const Tokenizer *t, TokPlace *place, size_t at, size_t *no
 
 /* ---- tokenize_load.c, tokenize_added.c ------------------------------------------- */
 
-/* What it is for: pieces are for chats and texts of ids only. */
+/* The purpose: pieces are only for chats and texts of ids. */
 typedef enum { TOK_FOR_TEXTS, TOK_FOR_CHATS, TOK_FOR_IDS } TokUse;
 /* Errors go to diag. */
 bool tok_load(Gen *g, Tokenizer *t, const char *file, TokUse use);
@@ -244,12 +244,12 @@ typedef struct TokFile {
     bool text, ended; /* text: it must be UTF-8 */
     FileMark mark;
     int64_t bytes, checked,
-        line;     /* read; known to be text; the line of what comes next */
-    char rest[3]; /* of a character whose end is not yet read */
+        line;     /* bytes read; bytes known to be text; the line of what comes next */
+    char rest[3]; /* of a character that is not yet complete */
     size_t n_rest;
 } TokFile;
 bool tok_file_open(TokFile *f, const char *name, bool text, char *error);
-/* Appends what comes next; ended: nothing does, and the file is as it was. */
+/* Appends the next bytes; ended: there are no more, and the file did not change. */
 bool tok_file_read(TokFile *f, TokText *to, char *error);
 void tok_file_close(TokFile *f);
 
@@ -257,7 +257,7 @@ void tok_file_close(TokFile *f);
 
 typedef struct TokOptions {
     const char *output, *tokenizer, *template;
-    const char *field; /* NULL until files are checked: its default */
+    const char *field; /* NULL until files are checked: then its default */
     const char *end;   /* a token or an id */
     OptionList inputs;
     int64_t threads;
@@ -269,21 +269,21 @@ typedef struct TokOptions {
 
 typedef enum {
     TOK_JOB_TEXT,    /* of a document, with added tokens */
-    TOK_JOB_PART,    /* the same, in normal form, without those of the raw text */
-    TOK_JOB_STRETCH, /* of a long text without any: where it begins is a guess */
+    TOK_JOB_PART,    /* the same in normal form, without raw-text added tokens */
+    TOK_JOB_STRETCH, /* of a long text without added tokens: its start is a guess */
     TOK_JOB_LINES    /* whole lines of JSON */
 } TokJobKind;
 
 typedef struct TokJob {
     TokJobKind kind;
     const char *name; /* of the input */
-    char *s;          /* [n], its own; [to, n) lies behind it */
+    char *s;          /* [n], the job's own; [to, n) is look-ahead */
     size_t n, to;
-    int64_t at;                 /* of a stretch: the place of s in its text */
-    bool last;                  /* nothing lies behind s in that text */
-    bool begins, ends, chained; /* a document; chained: follows a stretch of its text */
-    int64_t line;               /* of the first, 1-based */
-    /* what came of it */
+    int64_t at;                 /* of a stretch: its position in its text */
+    bool last;                  /* s is at the end of its text */
+    bool begins, ends, chained; /* a document's start, end; chained: continues a stretch */
+    int64_t line;               /* of the first byte, from 1 */
+    /* the results */
     TokIds ids;
     size_t end;
     int64_t documents, skipped;
@@ -295,22 +295,22 @@ typedef struct TokReader TokReader;
 TokReader *tok_reader_open(const Tokenizer *t, const TokOptions *o);
 /* The next job; false at the end, or with error set. */
 bool tok_reader_next(TokReader *r, TokJob *job, char *error);
-/* What follows a stretch that is not its text's last: at least `need` bytes, or all. */
+/* The text after a stretch that is not its text's last: at least `need` bytes, or all. */
 bool tok_reader_peek(TokReader *r, size_t need, const char **s, size_t *n, bool *last,
                      char *error);
 int64_t tok_reader_bytes(const TokReader *r, int64_t *total); /* read so far */
 void tok_reader_close(TokReader *r);
 
-/* Fills what came of it; of a stretch without what ends a document. */
+/* Fills the results; for a stretch without what ends a document. */
 void tok_job_run(TokWorker *w, const TokOptions *o, TokJob *job);
 void tok_end_document(const TokWorker *w, const TokOptions *o, TokJob *job);
 bool tok_job_fails(TokJob *job, const char *why); /* false */
 
 typedef struct TokTotals {
     int64_t tokens, documents, targets, bytes, empty_lines;
-    bool bare; /* nothing stands between documents */
+    bool bare; /* documents have no separator */
     uint32_t max_id;
-    uint64_t steps; /* tok_bpe_steps of all workers; is not sent */
+    uint64_t steps; /* tok_bpe_steps of all workers; not sent */
 } TokTotals;
 enum { TOK_TOTALS = 7 };
 /* Takes ids in order; false with error set. */
@@ -318,7 +318,7 @@ typedef struct TokSink {
     bool (*take)(void *with, const TokIds *ids, char *error);
     void *with;
 } TokSink;
-/* All of it; false with error set. */
+/* Runs everything; false with error set. */
 bool tok_run(const Tokenizer *t, const TokOptions *o, const TokSink *out,
              TokTotals *totals, char *error);
 
@@ -333,12 +333,12 @@ typedef struct TokWriter TokWriter;
 typedef struct TokReceiver { /* in the parent */
     const char *output;
     bool mask, force;
-    /* what came */
+    /* the results */
     TokWriter *writer; /* NULL: nothing yet */
     TokTotals totals;
     bool ended; /* all of it */
     char error[TOK_ERROR_BYTES];
-    /* its own */
+    /* state of the receiver */
     int width;
     int64_t data, masks; /* bytes */
     bool in_frame;
@@ -352,8 +352,8 @@ bool tok_receive(TokReceiver *r, const char *s, size_t n);
 
 /* ---- tokenize_write.c ------------------------------------------------------------ */
 
-/* A file of llm.c's that appears under its name when it is whole, or not at all. width:
- * bytes of a token. */
+/* A token file in llm.c's format, which gets its name when it is complete, or never. width: bytes
+ * per token. */
 TokWriter *tok_writer_open(const char *path, int width, bool mask, bool force,
                            char *error);
 bool tok_writer_add(TokWriter *w, bool mask, const char *s, size_t n, char *error);
@@ -364,22 +364,22 @@ void tok_writer_abandon(TokWriter *w);
 
 /* Does an input have a JSON object on each line? */
 bool tok_is_lines(const TokOptions *o, const char *name);
-/* What a file is, by its first n bytes and its last four, that is neither a text nor JSON: "is gzip: ...", or
- * NULL. */
+/* If a file, judged by its first n bytes and its last four, is neither text nor JSON: "is gzip:
+ * ..."; else NULL. */
 const char *tok_no_text(const char *s, size_t n, const char *end);
-/* Of the inputs and the output; false with error set. */
+/* Checks the inputs and the output; false with error set. */
 bool tok_check_files(Gen *g, const TokOptions *o, const Tokenizer *t, char *error);
 
 /* ---- tokenize_terminal.c --------------------------------------------------------- */
 
-/* The ids of the prompt, a line on stdout; false with error set. */
+/* Prints the prompt's ids as one line on stdout; false with error set. */
 bool tok_print_prompt(const Tokenizer *t, const TokOptions *o, char *error);
-/* Ids on stdin to text on stdout; false with error set, after the text before it. */
+/* Turns ids on stdin into text on stdout; false with error set, after the text so far. */
 bool tok_decode(const Tokenizer *t, const TokOptions *o, char *error);
 
 /* ---- tokenize.c, tokenize_options.c ---------------------------------------------- */
 
-enum { TOK_COMMAND = 1 }; /* its bit in the table, which no other command's options have */
+enum { TOK_COMMAND = 1 }; /* its bit in the table; no other command's options have it */
 extern const Option tok_option_table[];
 /* The command line of fsdpgen tokenize. */
 OptionsFound tokenize_read(OptionReader *r, TokOptions *o);

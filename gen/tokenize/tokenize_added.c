@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_added.c: of a tokenizer.json, the added tokens, and with them the text of
- * each id. In: the file's lists and the vocabulary. Out: both in the Tokenizer. Ids are
- * those that the package `tokenizers` gives, or the file is refused: it numbers added
- * tokens itself, whatever the file says. */
+/* tokenize_added.c: the added tokens of a tokenizer.json, and with them the text of each
+ * id. In: the file's lists and the vocabulary. Out: both in the Tokenizer. Ids are those
+ * that the package `tokenizers` assigns (it numbers added tokens itself, whatever the
+ * file says); otherwise the file is refused. */
 #include "tokenize/tokenize_load.h"
 
 #include <stdlib.h>
@@ -10,8 +10,7 @@
 
 enum { MAX_PIECE_ID = 1 << 24 };
 
-/* By first byte, then the longest first: the leftmost longest is the one that is
- * found. */
+/* By first byte, then the longest first, so that the leftmost longest one is found. */
 static int by_begin(const void *a, const void *b)
 {
     const TokAdded *x = a, *y = b;
@@ -23,8 +22,8 @@ static int by_begin(const void *a, const void *b)
     return memcmp(x->s, y->s, x->n);
 }
 
-/* The id that tokenizers gives to an added token, whatever the file says: that of the
- * vocabulary, or of the same token before, or the next one. */
+/* The id that tokenizers assigns to an added token, whatever the file says: the
+ * vocabulary's, or that of an earlier equal token, or the next one. */
 static json_int_t id_of_added(const Load *l, const char *content, bool *in_vocab)
 {
     const json_t *known = json_object_get(l->vocab, content);
@@ -51,7 +50,7 @@ static void read_added_token(Load *l, json_t *part, size_t i)
         return;
     }
     if (json_string_length(content) == 0)
-        return; /* found nowhere, and it has no id */
+        return; /* never found, and it has no id */
     if (strlen(json_string_value(content)) < json_string_length(content)) {
         tok_refuse(l, path, "holds a NUL, which is not supported");
         return;
@@ -115,7 +114,7 @@ void tok_read_added(Load *l, const json_t *list)
     }
 }
 
-/* False: another text has the id. */
+/* False: the id has another text. */
 static bool put_piece(Load *l, uint32_t id, TokPiece piece)
 {
     TokPiece *to = &l->t->vocab.pieces[id];
@@ -178,8 +177,7 @@ void tok_read_pieces(Load *l, TokUse use)
 
         if (l->characters)
             piece = piece_of_word(l, key, strlen(key), use);
-        else if (!tok_raw_bytes(key, strlen(key), raw,
-                                &piece.n)) /* no text's: as spelt */
+        else if (!tok_raw_bytes(key, strlen(key), raw, &piece.n)) /* no text */
             piece = (TokPiece){gen_strndup(l->g, key, strlen(key)), strlen(key)};
         if (!put_piece(l, (uint32_t)json_integer_value(value), piece))
             return;
@@ -187,7 +185,7 @@ void tok_read_pieces(Load *l, TokUse use)
     for (int k = 0; k < t->n_added; k++) {
         const TokAdded *a = &t->added[k];
 
-        if (a->in_vocab) /* its words are those of the text, not ByteLevel's */
+        if (a->in_vocab) /* its words are plain text, not ByteLevel's */
             t->vocab.pieces[a->id] = (TokPiece){0};
         if (!put_piece(l, a->id, piece_of_added(l, a, use)))
             return;

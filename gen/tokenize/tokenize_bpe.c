@@ -23,12 +23,13 @@ typedef struct CacheSlot {
     uint32_t id[CACHE_IDS];
 } CacheSlot;
 
-/* A pair that may be merged: of the part at `at` and the one after it. */
+/* A pair that may be merged: of the part at `at` and the next one. */
 typedef struct Pair {
     uint32_t rank, at, left, right, id;
 } Pair;
 
-/* By ranks: the places of a rank's pairs are a chain through `pair`, from first[rank]. */
+/* By ranks: the places of a rank's pairs form a chain through `pair`, from
+ * first[rank]. */
 typedef struct Ranks {
     uint32_t *first; /* [n_rules]: 1 + the last of the chain; 0: none */
     struct {
@@ -114,8 +115,8 @@ static int by_id(const void *a, const void *b)
                           : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Is what a merge makes part of merges with a higher rank only? use: of each merge its
- * two parts, [2 n], by id. */
+/* Does the result of each merge occur only in merges of a higher rank? use: the two parts
+ * of each merge, [2 n], by id. */
 static bool ranks_rise(const TokVocab *v, const Use *use, size_t n)
 {
     for (size_t i = 0; i < v->merge_slots; i++) {
@@ -330,7 +331,8 @@ static int by_place(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The places of a rank's pairs, from left to right, in k->turn. Most were found so. */
+/* Puts the places of a rank's pairs into k->turn, from left to right. Most are in order
+ * already. */
 static size_t take_turn(TokBpe *b, uint32_t rank)
 {
     Ranks *k = &b->ranks;
@@ -370,7 +372,7 @@ static void offer(const TokVocab *v, TokBpe *b, size_t at, size_t n)
         heap_put(b, (Pair){m->rank, (uint32_t)at, b->id[at], b->id[next], m->id});
 }
 
-/* The part at `at` and the one behind it, if they are still there, become one. */
+/* Merges the part at `at` with the next one, if both still exist. */
 static void merge_at(const TokVocab *v, TokBpe *b, size_t at, TokRule rule, size_t n)
 {
     const size_t next = b->next[at];
@@ -409,7 +411,7 @@ static void merge_by_heap(const TokVocab *v, TokBpe *b, size_t n)
     }
 }
 
-/* A part that was merged into the one before it has `next` 0. */
+/* A part that was merged into the previous one has `next` 0. */
 static void merge_long(const TokVocab *v, TokBpe *b, const char *s, size_t n, TokIds *out)
 {
     b->id = tok_grow(b->id, &b->id_cap, n, sizeof *b->id);
@@ -477,8 +479,8 @@ static void encode(const TokVocab *v, TokBpe *b, const char *s, size_t n, TokIds
         merge_long(v, b, s, n, out);
 }
 
-/* ByteLevel writes bytes as characters: those that print as themselves, the others, in
- * their order, from U+0100 on. */
+/* ByteLevel writes bytes as characters: printable ones as themselves, the others in order
+ * from U+0100 on. */
 static int byte_of(int point)
 {
     const int k = point - 0x100;

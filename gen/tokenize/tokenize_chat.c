@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_chat.c: chats to ids and a mask. In: the messages of a JSON line; a template,
+/* tokenize_chat.c: chats to ids and a mask. In: the messages of a JSON line; a template:
  * Lua that returns function(messages, record), which returns a list of parts: texts,
- * token(NAME), and target(PART), which is to be predicted. Out: ids, and which of them
- * are targets.
+ * token(NAME), and target(PART). Out: ids, and which of them are targets, that is, to be
+ * predicted.
  *
- * A special token comes from token() alone: messages are text, whatever they spell, so
- * nobody ends a turn from within a message. Added tokens that are not special are found
- * in texts. Texts that follow each other are one for the patterns, as they are in one
- * string; a token of which a byte is a target's is a target. Of a letter that normal form
- * C composes across the border, the target's are the bytes by which it got longer.
- *
- * Templates run in the sandbox. Each chat has a Lua state of its own, in which the
- * template's file runs first, with a budget of time and memory for both: what a template
- * remembers, and what garbage it leaves, would else be met by those chats alone that the
- * same thread has next, and show how many threads there are. */
+ * 1. Special tokens come from token() alone. Messages are text, whatever they contain, so
+ *    a message cannot end its turn. Added tokens that are not special are found in texts.
+ * 2. Adjacent texts are one text for the patterns. A token is a target if one of its
+ *    bytes is a target's. If normal form C composes a letter across the border, the
+ *    target has the bytes by which the letter grew.
+ * 3. Templates run in the sandbox. Each chat has a Lua state of its own, in which the
+ *    template's file runs first, with one budget of time and memory for both. Otherwise
+ *    state and garbage left by a template would reach the next chats of the same thread,
+ *    and the result would depend on the number of threads. */
 #include "tokenize/tokenize.h"
 
 #include "base/sandbox.h"
@@ -29,7 +28,7 @@ enum {
     CHAT_BYTES = 512 << 20,
     TEXT_BYTES = 512 << 20,
     TEMPLATE_BYTES = 16 << 20,
-    BYTES_PER_WORK = 8 /* of a text that is looked through */
+    BYTES_PER_WORK = 8 /* of a text that is scanned */
 };
 
 typedef struct Range {
@@ -42,14 +41,14 @@ struct TokChat {
     const char *chunk; /* its name */
     char *file;        /* the template's text, marked for the sandbox */
     size_t file_bytes;
-    bool own;     /* fsdpgen carries it */
+    bool own;     /* it is one of fsdpgen's own */
     int function; /* registry */
     TokWorker *w;
     TokIds *out;
     const json_t *record, *messages;
-    TokText text, normal; /* of consecutive texts; scratch */
+    TokText text, normal; /* of adjacent texts; scratch */
     size_t bytes, begin;  /* of all texts of the chat; its first id's place in out */
-    Range *spans;         /* of text: targets, in order */
+    Range *spans;         /* targets in the text, in order */
     size_t n_spans, spans_cap;
     const TokPiece *pieces; /* of each id */
 };
@@ -102,7 +101,7 @@ static bool is_separator(char c)
     return c >= 0x1c && c <= 0x1f;
 }
 
-/* Without the white space around it, as Python's strip. */
+/* Removes the white space around it, like Python's strip. */
 static int lua_trim(lua_State *L)
 {
     size_t n, step;
@@ -172,8 +171,8 @@ static void push_target(TokIds *out, uint32_t id, bool target)
     out->target[out->n - 1] = target;
 }
 
-/* The text between two places of c->text, as they come: spans that end before it are
- * passed over for good, so that all texts together look at each span once or twice. */
+/* The text between two places of c->text, which never decrease. Spans that end before it
+ * are skipped for good, so that all texts together visit each span once or twice. */
 typedef struct Part {
     Range of;
     bool normalised; /* the tokenizer sees its normal form */
@@ -187,8 +186,8 @@ static size_t span_at(const TokChat *c, size_t *span, size_t from)
     return *span;
 }
 
-/* The next span, from *span on, that a part has something of, in bytes of that part as
- * the tokenizer sees it; [SIZE_MAX, SIZE_MAX) when there is none. */
+/* The next span, from *span on, that overlaps a part, in bytes of that part as the
+ * tokenizer sees it; [SIZE_MAX, SIZE_MAX) if there is none. */
 static bool next_span(TokChat *c, Part *part, size_t span, Range *found)
 {
     const Range *of = &part->of, *s = &c->spans[span];
@@ -204,7 +203,7 @@ static bool next_span(TokChat *c, Part *part, size_t span, Range *found)
                                                   &found->to, c->w->error));
 }
 
-/* Which ids of a part, those from `first` on, are targets. */
+/* Which ids of a part, from `first` on, are targets. */
 static bool mark_part(TokChat *c, Part *part, size_t span, size_t first)
 {
     TokIds *out = c->out;
@@ -280,7 +279,7 @@ static void add_text(TokChat *c, const char *s, size_t n, bool target)
     tok_append(&c->text, s, n);
 }
 
-/* The part on top of the stack, the k-th. */
+/* Takes the part on top of the stack, the k-th. */
 static void take_part(lua_State *L, TokChat *c, lua_Integer k)
 {
     bool target = false;
@@ -326,7 +325,7 @@ static bool is_part_key(lua_State *L, int index)
     return lua_isinteger(L, index) && lua_tointeger(L, index) >= 1;
 }
 
-/* The first key of the list on top that is none of a part's. */
+/* Refuses the first key of the table on top of the stack that is not a part's. */
 static void refuse_key(lua_State *L)
 {
     sandbox_push_keys(L, -1);
@@ -337,8 +336,8 @@ static void refuse_key(lua_State *L)
     luaL_error(L, "the template returns a list with a key that is not 1, 2, 3, ...");
 }
 
-/* How many parts the table on top has. A nil among them would end the chat there for who
- * asks for one after the other, so each key is looked at. */
+/* The number of parts in the table on top of the stack. A loop would end at a nil among
+ * them, so each key is checked. */
 static lua_Integer count_parts(lua_State *L)
 {
     lua_Integer n = 0, last = 0, k = 1;
@@ -366,7 +365,7 @@ static lua_Integer count_parts(lua_State *L)
     return n;
 }
 
-/* All of it, protected: Lua's memory ends here, too. */
+/* Runs everything protected, including Lua's out-of-memory errors. */
 static int run(lua_State *L)
 {
     TokChat *c = lua_touserdata(L, 1);
@@ -414,8 +413,7 @@ static int install(lua_State *L)
     return 0;
 }
 
-/* The text of a template: one that fsdpgen carries, or a file, of which all chats get
- * what it says now. */
+/* The text of a template: one of fsdpgen's own, or a file, read once for all chats. */
 static bool read_template(TokChat *c, const char *name, char *error)
 {
     const Embedded *e =
@@ -449,7 +447,7 @@ static bool read_template(TokChat *c, const char *name, char *error)
     return true;
 }
 
-/* Runs the template's file in the fresh state; the function is what it returns. */
+/* Runs the template's file in the fresh state; it returns the function. */
 static bool load_template(TokChat *c, char *error)
 {
     lua_State *L = c->L;
@@ -483,7 +481,7 @@ TokChat *tok_chat_open(TokWorker *w, const char *template, char *error)
         return NULL;
     }
     c->L = sandbox_open(base_gen(&c->base));
-    if (!load_template(c, error)) { /* told before any input is read */
+    if (!load_template(c, error)) { /* reports mistakes before any input is read */
         tok_chat_close(c);
         return NULL;
     }
@@ -504,8 +502,8 @@ void tok_chat_close(TokChat *c)
 
 /* ---- a record -------------------------------------------------------------------- */
 
-/* A role that differs by case alone from one that fsdpgen's templates know would be
- * written as it is, and be nobody's target. NULL: it does not. */
+/* The known role that this role differs from only in case; it would not be treated as
+ * that role, nor be a target. NULL: none. */
 static const char *meant_role(const char *role)
 {
     static const char *const roles[] = {"assistant", "user", "system", "tool"};

@@ -51,7 +51,7 @@ void tok_must_lack(Load *l, const json_t *part, const char *path, const char *ke
                    "is not supported");
 }
 
-/* What files saved after training often carry, and does nothing to a vocabulary. */
+/* Members that files saved after training often have, and that do not affect the ids. */
 static void warn_unused(Load *l, const char *key)
 {
     const json_t *v = json_object_get(l->root, key);
@@ -61,7 +61,7 @@ static void warn_unused(Load *l, const char *key)
                  "%s: is ignored: whole documents are tokenized", key);
 }
 
-/* Whether WORD is one of WORDS, which single spaces separate. */
+/* Is WORD one of WORDS, which are separated by single spaces? */
 static bool is_among(const char *words, const char *word)
 {
     const size_t n = strlen(word);
@@ -89,7 +89,7 @@ void tok_check_keys(Load *l, json_t *part, const char *path, const char *known)
     }
 }
 
-/* ---- what cuts it ---------------------------------------------------------------- */
+/* ---- cutting --------------------------------------------------------------------- */
 
 static void add_regex(Load *l, const char *path, const char *pattern, size_t n,
                       bool literal)
@@ -135,7 +135,8 @@ static void read_split(Load *l, json_t *part, const char *path)
                   json_string_value(p), json_string_length(p), !regex);
 }
 
-/* Returns whether this, or one of a sequence, is ByteLevel; nothing may follow that. */
+/* Returns whether this part, or one in a sequence, is ByteLevel; nothing may follow
+ * that. */
 static bool read_pre_tokenizer(Load *l, json_t *part, const char *path)
 {
     const char *type = tok_type_of(part);
@@ -199,7 +200,7 @@ static void read_pre_tokenizers(Load *l, json_t *part)
                    "must be true where spaces are written as `%s`", l->t->spaces.to);
 }
 
-/* ---- what is put around it ------------------------------------------------------- */
+/* ---- tokens around a text -------------------------------------------------------- */
 
 static void add_around(Load *l, const json_t *tokens, const char *name, const char *path,
                        bool after)

@@ -15,20 +15,20 @@ typedef struct Load {
     json_t *root, *vocab;
     bool characters, metaspace; /* byte_fallback; the spaces are a pre-tokenizer's */
     json_t *added;     /* contents of added tokens to their ids */
-    json_int_t newest; /* the largest of these, -1: none */
-    int before;        /* errors there were */
+    json_int_t newest; /* the largest of these; -1: none */
+    int before;        /* number of errors before */
     bool has_template; /* of a post-processor */
 } Load;
 
-/* An error at a part, which path names from the root: `model.merges.0`; "": the file. */
+/* Reports an error at a part, with its path from the root: `model.merges.0`; "": the file. */
 __attribute__((format(printf, 3, 4))) void tok_refuse(Load *l, const char *path,
                                                       const char *fmt, ...);
 bool tok_flag(Load *l, const json_t *part, const char *path, const char *key,
               bool otherwise);
-/* A member that must be missing, null, false, or empty. */
+/* Reports the member unless it is missing, null, false, or empty. */
 void tok_must_lack(Load *l, const json_t *part, const char *path, const char *key);
-/* Members that nobody here knows might matter: known has those that do not, with single
- * spaces between them. */
+/* Reports unknown members, which might matter. known: those that do not, separated by single
+ * spaces. */
 void tok_check_keys(Load *l, json_t *part, const char *path, const char *known);
 
 const char *tok_type_of(const json_t *part);
@@ -49,9 +49,9 @@ void tok_cut_words(Load *l);
 /* ---- tokenize_added.c ------------------------------------------------------------ */
 
 void tok_read_added(Load *l, const json_t *list);
-/* The text of each id, after the vocabulary and added tokens, which have no errors. */
+/* The text of each id, after the vocabulary and the added tokens were read without errors. */
 void tok_read_pieces(Load *l, TokUse use);
-/* What a chat's mask cannot tell the place of. */
+/* Refuses what would make the positions in a chat's mask ambiguous. */
 void tok_check_chats(Load *l);
 
 #endif

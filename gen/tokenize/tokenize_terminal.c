@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_terminal.c: between people and `trainer sample`, which knows ids alone. In: a
- * prompt, or ids as text on stdin. Out: on stdout its ids, or their text, which is
- * written as it comes: one may watch a model speak. A file or a pipe gets the text as it
- * is; a terminal what of it prints (printable.c), since a model may say anything. */
+/* tokenize_terminal.c: between people and `trainer sample`, which knows only ids. In: a
+ * prompt, or ids as text on stdin. Out: on stdout its ids, or their text, written as it
+ * arrives, so that one can watch a model speak. A file or a pipe gets the text unchanged;
+ * a terminal gets it made printable (printable.c), because a model may say anything. */
 #include "tokenize/tokenize.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ bool tok_print_prompt(const Tokenizer *t, const TokOptions *o, char *error)
         snprintf(error, TOK_ERROR_BYTES, "--prompt: byte %zu is not UTF-8", valid + 1);
     } else if (!tok_encode(&w, o->prompt, n, true, &ids)) {
         snprintf(error, TOK_ERROR_BYTES, "--prompt: %.400s", w.error);
-    } else { /* what ends a text does not end a prompt */
+    } else { /* tokens that end a text do not end a prompt */
         print_ids(t->before, o->no_special ? 0 : (size_t)t->n_before, &first);
         print_ids(ids.id, ids.n, &first);
         putchar('\n');
@@ -46,13 +46,13 @@ typedef struct Decode {
     const Tokenizer *t;
     int64_t id;         /* of the digits so far; -1: none */
     int64_t at;         /* bytes read */
-    int64_t unknown;    /* ids that no token has */
+    int64_t unknown;    /* ids without a token */
     bool screen, strip; /* strip: the space that the tokenizer put before the text */
-    char part[4];       /* of a character, whose end another token may have */
+    char part[4];       /* of a character that the next token may complete */
     size_t n_part;
 } Decode;
 
-/* Shows what is whole of it, or all. */
+/* Shows its complete characters, or all of it. */
 static void show_part(Decode *d, bool all)
 {
     static const size_t bytes[16] = {[0xC] = 2, [0xD] = 2, [0xE] = 3, [0xF] = 4};
@@ -95,14 +95,14 @@ static void put_token(Decode *d)
     } else if (id >= 0 && d->t->file && id <= (int64_t)d->t->max_id &&
                d->t->vocab.pieces[id].s) {
         put_text(d, d->t->vocab.pieces[id].s, d->t->vocab.pieces[id].n);
-    } else if (id >= 0) { /* as what is no text: U+FFFD */
+    } else if (id >= 0) { /* like bytes that are not text: U+FFFD */
         put_text(d, "\xef\xbf\xbd", 3);
         d->unknown++;
     }
 }
 
-/* A byte of ids with blanks, commas or newlines between them; a line of them is a line of
- * text. */
+/* Takes a byte of ids, separated by blanks, commas or newlines; a line of ids is a line
+ * of text. */
 static bool take(Decode *d, char c)
 {
     d->at++;
@@ -120,7 +120,8 @@ static bool take(Decode *d, char c)
     return true;
 }
 
-/* All of stdin, and what comes of it as soon as it is known; false with error set. */
+/* Reads all of stdin and shows results as soon as they are known; false with error
+ * set. */
 static bool take_all(Decode *d, char *error)
 {
     char s[4096];
@@ -144,7 +145,7 @@ static bool take_all(Decode *d, char *error)
             }
         fflush(stdout);
     }
-    put_token(d); /* the last one may have nothing behind it */
+    put_token(d); /* the last id may end without a separator */
     show_part(d, true);
     return true;
 }
