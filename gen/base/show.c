@@ -4,6 +4,8 @@
 #include "base/show.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 
 const char *show_shape(Gen *g, const int64_t *dim, int n_dims)
 {
@@ -60,4 +62,17 @@ const char *show_grouped(Gen *g, int64_t n)
     for (int i = 0; i < len; i++)
         text_printf(&t, "%s%c", i > 0 && (len - i) % 3 == 0 ? " " : "", digits[i]);
     return t.s;
+}
+
+const char *show_number(Gen *g, double x)
+{
+    char s[40];
+    int digits = 1;
+
+    if (x == floor(x) && fabs(x) < 1e15)
+        return gen_printf(g, "%.0f", x);
+    do {
+        snprintf(s, sizeof s, "%.*g", digits, x);
+    } while (strtod(s, NULL) != x && digits++ < 17);
+    return gen_strdup(g, s);
 }

@@ -2,9 +2,11 @@
 /* resolve.c: writes the checked description out again. In: the resolved table. Out: a Lua
  * description with every field, which loads to the same model (emitted as
  * description.lua), and the canonical text of the fields inside the numerics hash. Both
- * are sorted by name, and print numbers so that they read back to the same bits. */
+ * are sorted by name, and print numbers so that they read back to the same bits: as short
+ * as that allows, or for the hash, whose text must never change, with 17 digits. */
 #include "describe/check.h"
 #include "base/sandbox.h"
+#include "base/show.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -27,15 +29,16 @@ static void write_string(Text *t, const char *s, size_t n)
 }
 
 /* A float keeps a sign of being one: 1e-05, 1.0. */
-static void write_number(lua_State *L, Text *t, int index)
+static void write_number(lua_State *L, Text *t, int index, bool canonical)
 {
-    char s[40];
+    const char *s;
 
     if (lua_isinteger(L, index)) {
         text_printf(t, "%lld", (long long)lua_tointeger(L, index));
         return;
     }
-    snprintf(s, sizeof s, "%.17g", lua_tonumber(L, index));
+    s = canonical ? gen_printf(t->g, "%.17g", lua_tonumber(L, index))
+                  : show_number(t->g, lua_tonumber(L, index));
     text_printf(t, "%s%s", s, strpbrk(s, ".eEn") ? "" : ".0");
 }
 
@@ -84,11 +87,11 @@ static bool only_positional(lua_State *L, const Kind *kind)
     return true;
 }
 
-static void write_table(Gen *g, Text *t, int depth);
+static void write_table(Gen *g, Text *t, int depth, bool canonical);
 
 /* Writes the items of the list on top of the stack, and its opening bracket unless fields
  * stand before them; lists and numbers on one line, lists of lists one per line. */
-static void write_items(Gen *g, Text *t, int depth, bool fields)
+static void write_items(Gen *g, Text *t, int depth, bool fields, bool canonical)
 {
     lua_State *L = g->L;
     int table = lua_gettop(L);
@@ -103,11 +106,11 @@ static void write_items(Gen *g, Text *t, int depth, bool fields)
             text_printf(t, "%*s", 4 * depth + 4, "");
         lua_rawgeti(L, table, i);
         if (lua_type(L, -1) == LUA_TNUMBER)
-            write_number(L, t, -1);
+            write_number(L, t, -1, canonical);
         else if (lua_type(L, -1) == LUA_TSTRING)
             write_string(t, lua_tostring(L, -1), lua_rawlen(L, -1));
         else if (lua_istable(L, -1))
-            write_table(g, t, depth + 1);
+            write_table(g, t, depth + 1, canonical);
         else
             text_printf(t, lua_toboolean(L, -1) ? "true" : "false");
         text_printf(t, lines || (fields && i == n) ? ",\n" : i < n ? ", " : " }");
@@ -119,7 +122,7 @@ static void write_items(Gen *g, Text *t, int depth, bool fields)
 
 /* `cosine { ... }`, `per_block(2)`, `{ a = 1 }`, `{ 0.9, 0.95 }`; over several indented
  * lines if needed. */
-static void write_table(Gen *g, Text *t, int depth)
+static void write_table(Gen *g, Text *t, int depth, bool canonical)
 {
     lua_State *L = g->L;
     int table = lua_gettop(L);
@@ -142,10 +145,10 @@ static void write_table(Gen *g, Text *t, int depth)
         lua_rawget(L, table);
         switch (lua_type(L, -1)) {
         case LUA_TTABLE:
-            write_table(g, t, depth + 1);
+            write_table(g, t, depth + 1, canonical);
             break;
         case LUA_TNUMBER:
-            write_number(L, t, -1);
+            write_number(L, t, -1, canonical);
             break;
         case LUA_TBOOLEAN:
             text_printf(t, lua_toboolean(L, -1) ? "true" : "false");
@@ -157,7 +160,7 @@ static void write_table(Gen *g, Text *t, int depth)
         text_printf(t, positional ? ")" : ",\n");
         lua_pop(L, 1);
     }
-    write_items(g, t, depth, keys.count > 0);
+    write_items(g, t, depth, keys.count > 0, canonical);
     if (keys.count && !positional)
         text_printf(t, "%*s}", 4 * depth, "");
 }
@@ -173,7 +176,7 @@ const char *resolve_lua(Gen *g)
     lua_pop(g->L, 1);
     text_printf(&t, "local %s = require \"%s\"\n\nreturn trainer ", model->name,
                 model->arch->module);
-    write_table(g, &t, 0);
+    write_table(g, &t, 0, false);
     text_add(&t, "\n", 1);
     lua_pop(g->L, 1);
     return t.s;
@@ -217,7 +220,7 @@ static void hash_value(HashLines *h, const Field *f, const char *path)
     case LUA_TNIL:
         return;
     case LUA_TNUMBER:
-        write_number(L, &t, -1);
+        write_number(L, &t, -1, h->canonical);
         break;
     case LUA_TBOOLEAN:
         text_printf(&t, lua_toboolean(L, -1) ? "true" : "false");
@@ -227,7 +230,7 @@ static void hash_value(HashLines *h, const Field *f, const char *path)
         break;
     default:
         if (f->type == FIELD_LIST) {
-            write_table(g, &t, 0);
+            write_table(g, &t, 0, h->canonical);
             break;
         }
         if (tag)

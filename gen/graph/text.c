@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text.c: the graph as --dump prints it. In: the graph. Out: text. Changes nothing. */
 #include "graph/graph.h"
+#include "base/show.h"
 
 #include <string.h>
 
@@ -49,7 +50,7 @@ static void put_params(Gen *g, Text *t, const Class *c)
         memcpy(shape.dim, p->dim, sizeof p->dim);
         text_printf(t, "  param %s %s init %s", p->name, shape_text(g, &shape), p->init);
         if (!strcmp(p->init, "normal"))
-            text_printf(t, " std %.17g", p->init_std);
+            text_printf(t, " std %s", show_number(g, p->init_std));
         text_printf(t, "%s%s%s\n", p->decay ? " decay" : "",
                     p->tied_global ? " global" : "", p->frozen ? " frozen" : "");
         for (int k = 0; k < p->n_parts; k++)

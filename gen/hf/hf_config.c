@@ -10,6 +10,7 @@
  * the plan says that they were not checked. */
 #include "hf/hf.h"
 #include "base/sandbox.h"
+#include "base/show.h"
 #include "describe/load.h"
 #include "ops/ops.h"
 
@@ -23,14 +24,11 @@
 /* The shortest text that reads back as x, with a point or an exponent. */
 static const char *json_number(Gen *g, double x)
 {
-    char s[40];
-    int digits = 1;
+    const char *s;
 
     if (x == floor(x) && fabs(x) < 1e15)
         return gen_printf(g, "%.1f", x);
-    do {
-        snprintf(s, sizeof s, "%.*g", digits, x);
-    } while (strtod(s, NULL) != x && digits++ < 17);
+    s = show_number(g, x);
     return gen_printf(g, "%s%s", s, strpbrk(s, ".e") ? "" : ".0");
 }
 

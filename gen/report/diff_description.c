@@ -4,6 +4,7 @@
  * resolve.c writes, and never run. Out: {"field", "old", "new", "hash"} in order of
  * names; null if a trainer has no such field. */
 #include "report/diff.h"
+#include "base/show.h"
 #include "describe/load.h"
 
 #include <ctype.h>
@@ -88,13 +89,7 @@ static const char *short_number(Gen *g, const char *s)
 
     if (*end || !(isdigit((unsigned char)*s) || *s == '-') || !strpbrk(s, ".e"))
         return s;
-    for (int digits = 1; digits < 17; digits++) {
-        const char *t = gen_printf(g, "%.*g", digits, v);
-
-        if (strtod(t, NULL) == v)
-            return t;
-    }
-    return s;
+    return show_number(g, v);
 }
 
 static Written *read_value(Parse *p, int depth);

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0x4a28b4c7dfef0716
+#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0x638a7ccae8874fb9
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0x4a28b4c7dfef0716
+#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0x638a7ccae8874fb9
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

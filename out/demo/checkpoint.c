@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x4a28b4c7dfef0716
+#if TRAINER_IDENTITY != 0x638a7ccae8874fb9
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -76,7 +76,7 @@ const char trainer_numerics[] =
     "loss_scale.init = 0\n"
     "loss_scale.min = 1\n"
     "lr = cosine\n"
-    "lr.min_ratio = 0.10000000000000001\n"
+    "lr.min_ratio = 0.1\n"
     "lr.steps = 200\n"
     "lr.warmup = 10\n"
     "micro_batch = 2\n"
@@ -88,7 +88,7 @@ const char trainer_numerics[] =
     "model.init_std = 0.02\n"
     "model.kv_heads = 4\n"
     "model.layers = 4\n"
-    "model.norm_eps = 1.0000000000000001e-05\n"
+    "model.norm_eps = 1e-05\n"
     "model.qk_norm = false\n"
     "model.qkv_bias = false\n"
     "model.rope.theta = 10000.0\n"
@@ -97,11 +97,11 @@ const char trainer_numerics[] =
     "model.vocab = 256\n"
     "model.window = 0\n"
     "optimizer = adamw\n"
-    "optimizer.betas = { 0.90000000000000002, 0.94999999999999996 }\n"
+    "optimizer.betas = { 0.9, 0.95 }\n"
     "optimizer.clip = 1.0\n"
     "optimizer.eps = 1e-08\n"
-    "optimizer.lr = 0.0030000000000000001\n"
-    "optimizer.weight_decay = 0.10000000000000001\n"
+    "optimizer.lr = 0.003\n"
+    "optimizer.weight_decay = 0.1\n"
     "parts.context = 1\n"
     "parts.dtype = \"f32\"\n"
     "parts.tensor = 1\n"

@@ -33,7 +33,7 @@ return trainer {
         min = 1,
     },
     lr = cosine {
-        min_ratio = 0.10000000000000001,
+        min_ratio = 0.1,
         steps = 200,
         warmup = 10,
     },
@@ -56,7 +56,7 @@ return trainer {
         init_std = 0.02,
         kv_heads = 4,
         layers = 4,
-        norm_eps = 1.0000000000000001e-05,
+        norm_eps = 1e-05,
         qk_norm = false,
         qkv_bias = false,
         rope = {
@@ -69,11 +69,11 @@ return trainer {
     },
     name = "demo",
     optimizer = adamw {
-        betas = { 0.90000000000000002, 0.94999999999999996 },
+        betas = { 0.9, 0.95 },
         clip = 1.0,
         eps = 1e-08,
-        lr = 0.0030000000000000001,
-        weight_decay = 0.10000000000000001,
+        lr = 0.003,
+        weight_decay = 0.1,
     },
     parts = {
         context = 1,

@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x4a28b4c7dfef0716
+#if TRAINER_IDENTITY != 0x638a7ccae8874fb9
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

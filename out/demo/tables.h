@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x4a28b4c7dfef0716
-#define trainer_segments trainer_segments_4a28b4c7dfef0716 /* tables.c */
-#define trainer_numerics trainer_numerics_4a28b4c7dfef0716 /* checkpoint.c */
-#define trainer_step     trainer_step_4a28b4c7dfef0716     /* step.c */
-#define trainer_setup    trainer_setup_4a28b4c7dfef0716    /* bind.c */
+#define TRAINER_IDENTITY 0x638a7ccae8874fb9
+#define trainer_segments trainer_segments_638a7ccae8874fb9 /* tables.c */
+#define trainer_numerics trainer_numerics_638a7ccae8874fb9 /* checkpoint.c */
+#define trainer_step     trainer_step_638a7ccae8874fb9     /* step.c */
+#define trainer_setup    trainer_setup_638a7ccae8874fb9    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x121693f3944548b0
+#if TRAINER_IDENTITY != 0x741ce7dc1aec64e7
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -87,15 +87,15 @@ const char trainer_numerics[] =
     "model.init_std = 0.02\n"
     "model.layers = 12\n"
     "model.max_positions = 1024\n"
-    "model.norm_eps = 1.0000000000000001e-05\n"
+    "model.norm_eps = 1e-05\n"
     "model.tied = true\n"
     "model.vocab = 50257\n"
     "optimizer = adamw\n"
-    "optimizer.betas = { 0.90000000000000002, 0.94999999999999996 }\n"
+    "optimizer.betas = { 0.9, 0.95 }\n"
     "optimizer.clip = 1.0\n"
     "optimizer.eps = 1e-08\n"
-    "optimizer.lr = 0.00059999999999999995\n"
-    "optimizer.weight_decay = 0.10000000000000001\n"
+    "optimizer.lr = 0.0006\n"
+    "optimizer.weight_decay = 0.1\n"
     "parts.context = 1\n"
     "parts.dtype = \"f32\"\n"
     "parts.tensor = 1\n"

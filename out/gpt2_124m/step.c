@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xe7423391a90a45b7 || TRAINER_IDENTITY != 0x121693f3944548b0
+#if MATH_IDENTITY != 0xe7423391a90a45b7 || TRAINER_IDENTITY != 0x741ce7dc1aec64e7
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

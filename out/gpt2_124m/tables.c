@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x121693f3944548b0
+#if TRAINER_IDENTITY != 0x741ce7dc1aec64e7
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

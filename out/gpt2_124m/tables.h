@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x121693f3944548b0
-#define trainer_segments trainer_segments_121693f3944548b0 /* tables.c */
-#define trainer_numerics trainer_numerics_121693f3944548b0 /* checkpoint.c */
-#define trainer_step     trainer_step_121693f3944548b0     /* step.c */
-#define trainer_setup    trainer_setup_121693f3944548b0    /* bind.c */
+#define TRAINER_IDENTITY 0x741ce7dc1aec64e7
+#define trainer_segments trainer_segments_741ce7dc1aec64e7 /* tables.c */
+#define trainer_numerics trainer_numerics_741ce7dc1aec64e7 /* checkpoint.c */
+#define trainer_step     trainer_step_741ce7dc1aec64e7     /* step.c */
+#define trainer_setup    trainer_setup_741ce7dc1aec64e7    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xcd09882a22e26970
+#if TRAINER_IDENTITY != 0xa8a33d1404350a16
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -83,7 +83,7 @@ const char trainer_numerics[] =
     "loss_scale.init = 0\n"
     "loss_scale.min = 1\n"
     "lr = cosine\n"
-    "lr.min_ratio = 0.10000000000000001\n"
+    "lr.min_ratio = 0.1\n"
     "lr.steps = 100000\n"
     "lr.warmup = 2000\n"
     "micro_batch = 1\n"
@@ -95,7 +95,7 @@ const char trainer_numerics[] =
     "model.init_std = 0.02\n"
     "model.kv_heads = 8\n"
     "model.layers = 32\n"
-    "model.norm_eps = 1.0000000000000001e-05\n"
+    "model.norm_eps = 1e-05\n"
     "model.qk_norm = false\n"
     "model.qkv_bias = false\n"
     "model.rope.scaling.factor = 8.0\n"
@@ -108,11 +108,11 @@ const char trainer_numerics[] =
     "model.vocab = 128256\n"
     "model.window = 0\n"
     "optimizer = adamw\n"
-    "optimizer.betas = { 0.90000000000000002, 0.94999999999999996 }\n"
+    "optimizer.betas = { 0.9, 0.95 }\n"
     "optimizer.clip = 1.0\n"
     "optimizer.eps = 1e-08\n"
-    "optimizer.lr = 0.00029999999999999997\n"
-    "optimizer.weight_decay = 0.10000000000000001\n"
+    "optimizer.lr = 0.0003\n"
+    "optimizer.weight_decay = 0.1\n"
     "parts.context = 1\n"
     "parts.dtype = \"f32\"\n"
     "parts.tensor = 1\n"

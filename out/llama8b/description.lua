@@ -33,7 +33,7 @@ return trainer {
         min = 1,
     },
     lr = cosine {
-        min_ratio = 0.10000000000000001,
+        min_ratio = 0.1,
         steps = 100000,
         warmup = 2000,
     },
@@ -56,7 +56,7 @@ return trainer {
         init_std = 0.02,
         kv_heads = 8,
         layers = 32,
-        norm_eps = 1.0000000000000001e-05,
+        norm_eps = 1e-05,
         qk_norm = false,
         qkv_bias = false,
         rope = {
@@ -75,11 +75,11 @@ return trainer {
     },
     name = "llama8b",
     optimizer = adamw {
-        betas = { 0.90000000000000002, 0.94999999999999996 },
+        betas = { 0.9, 0.95 },
         clip = 1.0,
         eps = 1e-08,
-        lr = 0.00029999999999999997,
-        weight_decay = 0.10000000000000001,
+        lr = 0.0003,
+        weight_decay = 0.1,
     },
     parts = {
         context = 1,
@@ -107,7 +107,7 @@ return trainer {
         rates = {
             link = 360.0,
             memory = 2800.0,
-            peak = 989.39999999999998,
+            peak = 989.4,
             tflops = 720.0,
         },
         reserve = "4GiB",

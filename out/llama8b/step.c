@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x5ee63f8ab9abdc64 || TRAINER_IDENTITY != 0xcd09882a22e26970
+#if MATH_IDENTITY != 0x5ee63f8ab9abdc64 || TRAINER_IDENTITY != 0xa8a33d1404350a16
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

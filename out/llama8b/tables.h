@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0xcd09882a22e26970
-#define trainer_segments trainer_segments_cd09882a22e26970 /* tables.c */
-#define trainer_numerics trainer_numerics_cd09882a22e26970 /* checkpoint.c */
-#define trainer_step     trainer_step_cd09882a22e26970     /* step.c */
-#define trainer_setup    trainer_setup_cd09882a22e26970    /* bind.c */
+#define TRAINER_IDENTITY 0xa8a33d1404350a16
+#define trainer_segments trainer_segments_a8a33d1404350a16 /* tables.c */
+#define trainer_numerics trainer_numerics_a8a33d1404350a16 /* checkpoint.c */
+#define trainer_step     trainer_step_a8a33d1404350a16     /* step.c */
+#define trainer_setup    trainer_setup_a8a33d1404350a16    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -13,6 +13,7 @@
  * Rank 0 compares, and tells all others. */
 #include "checkpoint/rt_checkpoint.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,11 +31,41 @@ static const char *value_of(const char *text, const char *field, size_t *bytes)
     return "";
 }
 
+/* A number that stands alone: no part of a name or of a hash. */
+static bool number_at(const char *p, const char *begin, const char *end, double *x,
+                      const char **next)
+{
+    char *after;
+    if (!isdigit((unsigned char)*p) ||
+        (p > begin && (isalnum((unsigned char)p[-1]) || strchr("_.", p[-1]) != NULL)))
+        return false;
+    *x = strtod(p, &after);
+    *next = after;
+    return after <= end && (after == end || !(isalnum((unsigned char)*after)));
+}
+
+bool rt_text_same(const char *a, size_t n, const char *b, size_t m)
+{
+    const char *p = a, *q = b;
+    double x, y;
+    while (p < a + n && q < b + m) {
+        const char *p_next, *q_next;
+        if (number_at(p, a, a + n, &x, &p_next) && number_at(q, b, b + m, &y, &q_next) &&
+            x == y) {
+            p = p_next;
+            q = q_next;
+        } else if (*p++ != *q++) {
+            return false;
+        }
+    }
+    return p == a + n && q == b + m;
+}
+
 static bool differs(const char *a, const char *b, const char *field)
 {
     size_t n, m;
     const char *x = value_of(a, field, &n), *y = value_of(b, field, &m);
-    return n != m || memcmp(x, y, n) != 0;
+    return !rt_text_same(x, n, y, m);
 }
 
 enum { ORDER, OPTIMIZER, BETAS, QUESTIONS };

@@ -305,6 +305,10 @@ _Noreturn void rt_refuse(Rt *rt, const char *fmt, ...)
 
 /* ---- rt_accept.c ----------------------------------------------------------------- */
 
+/* Are they equal but for how their numbers are written? Earlier generators wrote 0.1 with
+ * 17 digits. */
+bool rt_text_same(const char *a, size_t n, const char *b, size_t m);
+
 /* Collective: what can be taken of a checkpoint of other mathematics is taken, and s is
  * made to fit. theirs: of rank 0, its numerics.txt. False: it is damaged. */
 bool rt_accept(Rt *rt, const char *folder, RtManifest *m, bool other_data,

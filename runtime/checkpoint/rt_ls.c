@@ -123,8 +123,10 @@ static void print_json(const Line *l, bool first)
     }
     if (l->tokens >= 0)
         printf(", \"tokens\": %lld", (long long)l->tokens);
-    if (l->is_best)
-        printf(", \"best\": true, \"eval_loss\": %.17g", l->best.loss);
+    if (l->is_best) {
+        printf(", \"best\": true, \"eval_loss\": ");
+        rt_json_number(stdout, l->best.loss);
+    }
     if (l->why[0] != '\0') {
         printf(", \"why\": ");
         rt_json_put(stdout, l->why);

@@ -118,18 +118,23 @@ static bool is_plain(const char *line, int n)
     return true;
 }
 
+static bool has_line(const char *text, const char *line, size_t n)
+{
+    for (const char *p = text; *p != '\0'; p += strcspn(p, "\n"), p += *p == '\n')
+        if (rt_text_same(p, strcspn(p, "\n"), line, n))
+            return true;
+    return false;
+}
+
 /* Lines of a that b lacks. */
 static int tell_lines(const char *a, const char *b, const char *whose)
 {
-    char line[300];
     int told = 0;
     for (const char *p = a; *p != '\0'; p += strcspn(p, "\n"), p += *p == '\n') {
         const int n = (int)strcspn(p, "\n");
         if (!is_plain(p, n))
             continue; /* a stranger's file, on a terminal */
-        snprintf(line, sizeof line, "\n%.*s\n", n < 290 ? n : 290, p);
-        const bool first = strncmp(b, line + 1, strlen(line) - 1) == 0;
-        if (n > 0 && !first && strstr(b, line) == NULL) {
+        if (n > 0 && !has_line(b, p, (size_t)n)) {
             rt_say("  %s  %.*s", whose, n, p);
             told++;
         }

@@ -28,6 +28,8 @@ bool rt_json_hash(RtJson *j, uint64_t *out); /* 16 hex digits, in quotes */
 bool rt_json_skip(RtJson *j); /* any value */
 bool rt_json_done(RtJson *j); /* nothing but blanks is left, nothing failed */
 void rt_json_put(FILE *f, const char *text); /* writes a string */
+/* Writes the shortest number that reads back as x; null where JSON has no word for it. */
+void rt_json_number(FILE *f, double x);
 
 /* ---- rt_file.c ------------------------------------------------------------------- */
 

@@ -273,6 +273,22 @@ void rt_json_put(FILE *f, const char *text)
     putc('"', f);
 }
 
+void rt_json_number(FILE *f, double x)
+{
+    char s[32];
+    if (!(x - x == 0)) {
+        fprintf(f, "null");
+        return;
+    }
+    for (int digits = 15; digits <= 17;
+         digits++) { /* 15: what is shorter ends in zeros */
+        snprintf(s, sizeof s, "%.*g", digits, x);
+        if (strtod(s, NULL) == x)
+            break;
+    }
+    fprintf(f, "%s", s);
+}
+
 bool rt_json_hash(RtJson *j, uint64_t *hash)
 {
     char text[32], *end;

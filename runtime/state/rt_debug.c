@@ -4,12 +4,14 @@
  * clipping, as JSON: numbers that another system can compute and compare. The signs of
  * element e are bits 0 and 1 of the first two words of Philox(seed 0, site PROJECTION, e,
  * stream of the name). */
+#include "job/rt_file.h"
 #include "job/rt_out.h"
 #include "rt_philox.h"
 #include "rt_target.h"
 #include "state/rt_state.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,10 +69,9 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
     if (!rt_output_begin(&out, path, rt_output_begins(rt, "debug-gradients")))
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
     FILE *f = out.f;
-    if (targets > 0 && rt_is_finite(rt->state->loss))
-        fprintf(f, "{\"loss\": %.17g, \"parameters\": [\n", rt->state->loss);
-    else
-        fprintf(f, "{\"loss\": null, \"parameters\": [\n");
+    fprintf(f, "{\"loss\": ");
+    rt_json_number(f, targets > 0 ? rt->state->loss : NAN);
+    fprintf(f, ", \"parameters\": [\n");
     const char *before = "";
     for (int i = 0; i < t->n_params; i++) {
         if (t->segments[t->params[i].segment].grad_shard < 0)
@@ -78,13 +79,13 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
         const double x[] = {rt_sqrt(sums[i].squares) / tokens,
                             sums[i].projection[0] / tokens,
                             sums[i].projection[1] / tokens};
-        char text[3][32];
+        static const char *const names[] = {"norm\": ", "projections\": [", ""};
+        fprintf(f, "%s  {\"name\": \"%s\"", before, t->params[i].name);
         for (int k = 0; k < 3; k++) { /* null: f16 overflowed */
-            snprintf(text[k], sizeof text[k], rt_is_finite(x[k]) ? "%.17g" : "null",
-                     x[k]);
+            fprintf(f, k == 2 ? ", %s" : ", \"%s", names[k]);
+            rt_json_number(f, x[k]);
         }
-        fprintf(f, "%s  {\"name\": \"%s\", \"norm\": %s, \"projections\": [%s, %s]}",
-                before, t->params[i].name, text[0], text[1], text[2]);
+        fprintf(f, "]}");
         before = ",\n";
     }
     fprintf(f, "\n]}\n");

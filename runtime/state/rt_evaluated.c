@@ -12,10 +12,8 @@
 
 static void put_number(FILE *f, const char *name, double x)
 {
-    if (rt_is_finite(x))
-        fprintf(f, ", \"%s\": %.17g", name, x);
-    else
-        fprintf(f, ", \"%s\": null", name);
+    fprintf(f, ", \"%s\": ", name);
+    rt_json_number(f, x);
 }
 
 static void put_object(const Rt *rt, FILE *f, double perplexity)

@@ -91,10 +91,12 @@ static double epoch_seconds(void)
 /* JSON has no words for what is not finite: null. */
 static void json_result(FILE *f, const char *name, double x)
 {
+    fprintf(f, "\"%s\": ", name);
+    rt_json_number(f, x);
     if (rt_is_finite(x))
-        fprintf(f, "\"%s\": %.17g, \"%s_hex\": \"%a\", ", name, x, name, x);
+        fprintf(f, ", \"%s_hex\": \"%a\", ", name, x);
     else
-        fprintf(f, "\"%s\": null, \"%s_hex\": null, ", name, name);
+        fprintf(f, ", \"%s_hex\": null, ", name);
 }
 
 static void line_ends(Rt *rt)
@@ -169,11 +171,15 @@ static void json_line(Rt *rt, double seconds)
     fprintf(f, "{\"step\": %lld, ", (long long)(st->step + 1));
     json_result(f, "loss", st->loss);
     json_result(f, "grad_norm", st->grad_norm);
-    fprintf(f, "\"lr\": %.17g, \"skipped\": %lld, \"tokens\": %lld, ",
-            rt_learning_rate(rt->trainer, st->step), (long long)st->skipped,
+    fprintf(f, "\"lr\": ");
+    rt_json_number(f, rt_learning_rate(rt->trainer, st->step));
+    fprintf(f, ", \"skipped\": %lld, \"tokens\": %lld, ", (long long)st->skipped,
             (long long)((st->step + 1) * tokens));
-    if (rt->trainer->loss_scale.init != 0)
-        fprintf(f, "\"loss_scale\": %.17g, ", st->loss_scale);
+    if (rt->trainer->loss_scale.init != 0) {
+        fprintf(f, "\"loss_scale\": ");
+        rt_json_number(f, st->loss_scale);
+        fprintf(f, ", ");
+    }
     if (rt->trainer->masked || rt->trainer->packed)
         fprintf(f, "\"valid_tokens\": %lld, ", (long long)st->valid_tokens);
     if (st->evaluated) {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state_test.c: a train state is read as it was written, and refused where its numbers
- * are none that a run comes to. */
+ * are none that a run comes to; how its numbers are written, and compared. */
 #include "checkpoint/rt_checkpoint.h"
+#include "job/rt_file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -83,11 +85,66 @@ static void nonsense_is_refused(void **state)
             fail_msg("%s = %s was read", wrong[i][0], wrong[i][1]);
 }
 
+static void numbers_are_short(void **state)
+{
+    static const struct {
+        double x;
+        const char *text;
+    } numbers[] = {
+        {0.1, "0.1"},
+        {3e-4, "0.0003"},
+        {1e-5, "1e-05"},
+        {0, "0"},
+        {65536, "65536"},
+        {5.5671559632755816, "5.567155963275582"},
+        {1 / 3.0, "0.3333333333333333"},
+        {5e-324, "4.94065645841247e-324"},
+        {1e300 * 1e300, "null"},
+    };
+    char text[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        FILE *f = fmemopen(text, sizeof text, "w");
+
+        rt_json_number(f, numbers[i].x);
+        fclose(f);
+        assert_string_equal(text, numbers[i].text);
+        if (numbers[i].text[0] != 'n')
+            assert_true(strtod(text, NULL) == numbers[i].x);
+    }
+}
+
+static bool same(const char *a, const char *b)
+{
+    return rt_text_same(a, strlen(a), b, strlen(b));
+}
+
+/* Earlier generators wrote 17 digits. */
+static void numbers_are_compared(void **state)
+{
+    (void)state;
+    assert_true(same("betas = { 0.90000000000000002, 0.94999999999999996 }",
+                     "betas = { 0.9, 0.95 }"));
+    assert_true(
+        same("model.norm_eps = 1.0000000000000001e-05", "model.norm_eps = 1e-05"));
+    assert_true(same("", ""));
+    assert_false(same("lr = 0.1", "lr = 0.10000000000000002"));
+    assert_false(same("lr = 0.1", "lr = 0.1 "));
+    assert_false(same("lr = 0.1", "lr = "));
+    assert_false(same("model.h1 = 2", "model.h01 = 2"));
+    assert_false(same("graph = 12e4567890abcdef", "graph = 13e9567890abcdef"));
+    assert_false(same("graph = 0012345678901234a", "graph = 012345678901234a"));
+    assert_false(rt_text_same("a = 12", 5, "a = 12", 6));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_are_read),
         cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(numbers_are_short),
+        cmocka_unit_test(numbers_are_compared),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
