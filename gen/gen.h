@@ -38,6 +38,9 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     const char *color;
     bool check_drift, force, json;
     bool trainer;            /* completion: for trainers */
+    const char *only;        /* test-op: names of ops, with commas between */
+    const char *sanitize, *keep;
+    int64_t cases, seed, jobs; /* test-op; 0: not given */
 } Options;
 
 struct Gen {

@@ -6,6 +6,7 @@
 #include "import/import.h"
 #include "describe/load.h"
 #include "drive/drive.h"
+#include "op_test/test_op.h"
 #include "report/diff.h"
 #include "report/runs.h"
 #include "shell/shell.h"
@@ -119,6 +120,10 @@ static OptionsFound check_options(OptionReader *r, Options *opt)
     if (!strcmp(opt->command, "report") && !opt->output && !opt->json &&
         isatty(STDOUT_FILENO))
         return options_wrong(r, "the page would go to the terminal: -o FILE.html");
+    if (!strcmp(opt->command, "test-op") && opt->sanitize && opt->target &&
+        strcmp(opt->target, "cpu"))
+        return options_wrong(r, "--sanitize is for the target cpu: the simulated device "
+                                "checks every access");
     if (!strcmp(opt->command, "generate") && !opt->output && !opt->dump)
         return options_wrong(r, "no folder is given to write: -o DIR");
     return OPTIONS_GO;
@@ -158,7 +163,7 @@ static void *json_memory(size_t bytes)
     return gen_calloc(bytes, 1);
 }
 
-static int run_command(Gen *g)
+static int run_command(Gen *g, char **argv)
 {
     int code;
 
@@ -175,6 +180,8 @@ static int run_command(Gen *g)
                                              g->opt.output, g->opt.json, g->opt.force});
     if (!strcmp(g->opt.command, "init"))
         return init_run(g);
+    if (!strcmp(g->opt.command, "test-op"))
+        return test_op_run(g, argv);
     code = child_run(g, &default_limits, drive);
     if (code == EXIT_DONE && !strcmp(g->opt.command, "generate") && !g->opt.dump)
         code = files_write(g);
@@ -217,7 +224,7 @@ int main(int argc, char **argv)
     else if (found == OPTIONS_VERSION)
         printf("fsdpgen " FSDPGEN_VERSION "\n");
     else
-        code = tokenize ? tokenize_run(&g, &texts) : run_command(&g);
+        code = tokenize ? tokenize_run(&g, &texts) : run_command(&g, argv);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "fsdpgen: error: cannot write to stdout\n");
         code = code == EXIT_DONE ? EXIT_DIAG : code;

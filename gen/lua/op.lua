@@ -42,6 +42,8 @@
 --     backward  = function(g, n, d) return { x = gradient } end,
 --     expands   = function(g, n) return { y = value } end,        fused ops
 --     reference = function(n) ... end,  cases = function(r) ... end,
+--     rounds_inside = "why",       for tests: in bf16 and f16 results differ from the reference's
+--                                  by more than one rounding
 --   }
 --
 -- Dims are names, numbers, +, -, * and parentheses without blanks: "t 2*f", "t (h+2)*hd".
@@ -57,7 +59,7 @@ local keys = {
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
   bytes = "function", backward = "function", expands = "function",
-  reference = "function", cases = "function",
+  reference = "function", cases = "function", rounds_inside = "string",
 }
 -- For optimizers, and except for fields only together with them; gen/lua/optimizer.lua has checked
 -- them.

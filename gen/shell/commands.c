@@ -18,6 +18,7 @@ enum {
     COMPLETION = 1 << 6,
     INIT = 1 << 7,
     REPORT = 1 << 8,
+    TEST_OP = 1 << 9,
     DESCRIPTION = GENERATE | PLAN | CHECK | DIFF /* commands that run a description */
 };
 
@@ -41,6 +42,13 @@ static const char *docs_name(int i)
 {
     static const char *const names[] = {
         "lua", "options", "trainer-options", "accelerate", "man", "man-trainer", NULL};
+
+    return names[i];
+}
+
+static const char *sanitizer_name(int i)
+{
+    static const char *const names[] = {"address", "undefined", "both", NULL};
 
     return names[i];
 }
@@ -82,6 +90,20 @@ static const Option options[] = {
      VALUE_CHOICE, AT(arch), INIT, init_arch_name, 0},
     {0, "target", "NAME", "what the trainer runs on: cpu (default) or cuda", STORE_TEXT,
      VALUE_CHOICE, AT(target), INIT, target_name, 0},
+    {0, "target", "NAME", "whose kernels to test: cpu (default) or cuda", STORE_TEXT,
+     VALUE_CHOICE, AT(target), TEST_OP, target_name, 0},
+    {0, "only", "OP,OP", "test these ops, built-in ones too", STORE_TEXT, VALUE_TEXT,
+     AT(only), TEST_OP, NULL, 0},
+    {0, "cases", "N", "random cases for each op and dtype (default: 3)", STORE_COUNT,
+     VALUE_NUMBER, AT(cases), TEST_OP, NULL, 1000},
+    {0, "seed", "N", "other random cases (default: 1)", STORE_COUNT, VALUE_NUMBER,
+     AT(seed), TEST_OP, NULL, INT64_MAX},
+    {'j', "jobs", "N", "compilers at a time (default: 2)", STORE_COUNT, VALUE_NUMBER,
+     AT(jobs), TEST_OP, NULL, 256},
+    {0, "sanitize", "WHAT", "compile with sanitizers: address, undefined or both",
+     STORE_TEXT, VALUE_CHOICE, AT(sanitize), TEST_OP, sanitizer_name, 0},
+    {0, "keep", "DIR", "keep the emitted C and its machine code there", STORE_TEXT,
+     VALUE_DIR, AT(keep), TEST_OP, NULL, 0},
     {0, "dump", "PASS", "print the state after a pass and stop", STORE_TEXT, VALUE_CHOICE,
      AT(dump), GENERATE | PLAN | CHECK, drive_pass_name, 0},
     {0, "accelerate", "FILE", "what `accelerate config` wrote", STORE_TEXT, VALUE_FILE,
@@ -91,11 +113,11 @@ static const Option options[] = {
     {0, "json", NULL, "print the figures as JSON", STORE_SWITCH, VALUE_NONE, AT(json),
      REPORT, NULL, 0},
     {0, "color", "WHEN", "auto, always or never", STORE_TEXT, VALUE_CHOICE, AT(color),
-     DESCRIPTION | IMPORT | DOCS | REPORT, color_name, 0},
+     DESCRIPTION | IMPORT | DOCS | REPORT | TEST_OP, color_name, 0},
     {0, "trainer", NULL, "complete trainers, not fsdpgen", STORE_SWITCH, VALUE_NONE,
      AT(trainer), COMPLETION, NULL, 0},
     {0, "share", "DIR", NULL, STORE_TEXT, VALUE_DIR, AT(share),
-     DESCRIPTION | DOCS | REPORT, NULL, 0},
+     DESCRIPTION | DOCS | REPORT | TEST_OP, NULL, 0},
     {0, NULL, NULL, NULL, STORE_SWITCH, VALUE_NONE, 0, 0, NULL, 0},
 };
 
@@ -182,6 +204,23 @@ const Command shell_commands[] = {
      .least = 0,
      .most = 1,
      .bit = INIT,
+     .options = options},
+    {.name = "test-op",
+     .what = "test your own ops: values, gradients, bits",
+     .usage = {"DIR"},
+     .more = "DIR holds op folders, as --ops takes it. Random cases of each rule are "
+             "compiled by CC\n(cc) with CFLAGS (-O2 -march=native), and run: the kernel "
+             "against the rule's reference,\nthe gradient against finite differences, "
+             "equal bits whatever the threads and the rows\nbeside. CUDA runs on a GPU "
+             "where CUDA_HOME has a toolkit for one, else simulated.",
+     .exits =
+         "0 all holds, 1 a check failed, or a rule is wrong, 2 usage, 4 a compiler is "
+         "missing, 70 a bug.",
+     .words = VALUE_DIR,
+     .least = 1,
+     .most = 1,
+     .lack = "no folder is given",
+     .bit = TEST_OP,
      .options = options},
     {.name = "tokenize",
      .what = "turn texts into token files, and ids into text",

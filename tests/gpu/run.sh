@@ -92,7 +92,7 @@ left_seconds() {
 ops() {
     local log=$WORK/logs/ops.log
     if ! cuda_cc "$WORK/op_gpu.so" -fPIC -shared -fvisibility=hidden -DRT_CUDA \
-        -I"$ROOT/runtime" -I"$ROOT/runtime/cuda" "$ROOT/tests/ops/op_test_gpu.c" \
+        -I"$ROOT/gen" -I"$ROOT/runtime" -I"$ROOT/runtime/cuda" "$ROOT/tests/ops/op_test_gpu.c" \
         "$ROOT/runtime/cuda/rt_blas.c" >"$log" 2>&1; then
         bad "ops: what runs kernels on the device does not build" "$log"
         return

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- op_test.lua: what every op folder must hold, on random odd shapes. In: `host`
--- (op_test.c). Out: the number of failures, each printed with op, dtypes and seed. For
+-- (gen/op_test/op_test.c). Out: the number of failures, each printed with op, dtypes and seed. For
 -- each op:
 --   references   the gradient of a random projection of the outputs, by central
 --                differences of the reference in f64, equals the backward's graph run by
@@ -8,6 +8,7 @@
 --   kernels      cpu.c equals the reference within the dtype's rounding, for f64, f32 and
 --                bf16; the same bits with 1, 2, 3 and 8 threads, and in place where that
 --                is allowed; beta = 1 adds; nothing outside the operands is written
+--   rows         rows keep their bits when others are beside them: op_test_rows.lua
 --   fused        the kernel's bits are those of its expansion's kernels, one by one:
 --                op_test_fused.lua
 -- Optimizers: op_test_optimizers.lua.
@@ -19,7 +20,7 @@ local failures, checks = 0, 0
 
 local function fail(...)
     failures = failures + 1
-    host.print("FAIL " .. fmt(...))
+    host.fail(fmt(...))
 end
 
 local function check(ok, ...)
@@ -67,10 +68,9 @@ local other_threads = host.cuda and { 2, 3 } or { 2, 3, 8 }
 local counted = host.cuda and "%s in order %d" or "%s with %d threads"
 
 local function class_dtype(class, config)
-    if class == "i32" then return "i32" end
-    if class == "grad" then return config[2] end
-    if class == "acc" then return config[1] == "f64" and "f64" or "f32" end
-    return config[1]
+    local acc = config[1] == "f64" and "f64" or "f32"
+    return class == "i32" and "i32" or class == "grad" and config[2] or class == "acc" and acc
+        or config[1]
 end
 
 local function zeros(value)
@@ -184,6 +184,7 @@ end
 
 local function test_backward(name)
     local rule = host.rule(name)
+    host.at(name, "backward")
     host.dtypes("f64", "f64")
     local inputs, attrs = random_case(name, configs[1])
     local outputs, node = apply(name, inputs, attrs)
@@ -235,27 +236,6 @@ local function test_backward(name)
     end
 end
 
-local function test_expansion_reference(name)
-    local rule = host.rule(name)
-    host.dtypes("f64", "f64")
-    local inputs, attrs = random_case(name, configs[1])
-    local outputs, node = apply(name, inputs, attrs)
-    local expanded = rule.expands(by_reference, operands_by_name(name, node, inputs))
-    for i, operand in ipairs(rule.outputs) do
-        local want = expanded[operand[1]]
-        if check(want, "%s: its expansion has no %s", name, operand[1]) then
-            for k = 1, want.elems do
-                if not check(math.abs(want.data[k] - outputs[i].data[k])
-                             <= 1e-11 * (1 + math.abs(want.data[k])),
-                             "%s: reference of %s differs from its expansion's", name,
-                             operand[1]) then
-                    break
-                end
-            end
-        end
-    end
-end
-
 -- ---- kernels ------------------------------------------------------------------------
 
 -- Largest distance from the reference: a part of the value, a part of the largest value.
@@ -290,7 +270,8 @@ local rounds_inside = {
 local function compare(what, got, want, dtype, name, size, more)
     local bound, largest = bounds[dtype], 0.0
     local part = bound[2] * (grows[name] or 1)
-    if rounds_inside[name] and (dtype == "bf16" or dtype == "f16") then part = bound[1] end
+    local inside = rounds_inside[name] or name and host.rule(name).rounds_inside
+    if inside and (dtype == "bf16" or dtype == "f16") then part = bound[1] end
     size = size or want
     for k = 1, #want do largest = math.max(largest, math.abs(size[k])) end
     for k = 1, #want do
@@ -409,8 +390,14 @@ local function golden_kernel(plan)
     end
 end
 
+local plan_rows, test_rows = host.part "op_test_rows" {
+    check = check, integer = integer, plan_kernel = plan_kernel, run_kernel = run_kernel,
+    inputs_of = inputs_of, of_tokens = of_tokens,
+}
+
 local function test_kernel(plan)
     local rule, what = host.rule(plan.name), plan.what
+    host.at(plan.name, host.cuda and "cuda.cu" or "cpu.c", what)
     if host.golden then return golden_kernel(plan) end
     host.dtypes(plan.config[1], plan.config[2])
     local want = apply_in_chunks(plan)
@@ -439,6 +426,7 @@ local function test_kernel(plan)
         local _, others = run_kernel(plan, threads, 0)
         same_bits(fmt(counted, what, threads), others, raw)
     end
+    if plan.halves then test_rows(plan, raw) end
     local aliased, adds = false, false
     for _, operand in ipairs(rule.outputs) do
         aliased = aliased or operand.alias ~= nil
@@ -472,10 +460,11 @@ local function test_kernel(plan)
     end
 end
 
-local plan_expansion, test_fused = host.part "op_test_fused" {
+local test_expansion_reference, plan_expansion, test_fused = host.part "op_test_fused" {
     check = check, compare = compare, builder = builder, operands_by_name = operands_by_name,
     plan_kernel = plan_kernel, run_kernel = run_kernel, inputs_of = inputs_of,
-    of_tokens = of_tokens, class_dtype = class_dtype,
+    of_tokens = of_tokens, class_dtype = class_dtype, random_case = random_case, apply = apply,
+    by_reference = by_reference,
 }
 
 local optimizer_configs, plan_optimizer, test_optimizer =
@@ -487,26 +476,14 @@ local optimizer_configs, plan_optimizer, test_optimizer =
 
 -- ---- all ops ------------------------------------------------------------------------
 
+local only = host.only and {}
+for one in string.gmatch(host.only or "", "[^,]+") do only[one] = true end
+
 local function wanted(name)
-    if not host.only then return true end
-    for _, one in ipairs(host.names_only) do
-        if one == name then return true end
-    end
+    return only and only[name] or not only and (not host.person or host.foreign(name))
 end
 
-host.names_only = {}
-if host.only then
-    local from = 1
-    while true do
-        local comma = string.find(host.only, ",", from, true)
-        local one = string.sub(host.only, from, (comma or 0) - 1)
-        host.names_only[#host.names_only + 1] = one
-        if not comma then break end
-        from = comma + 1
-    end
-end
-
-local plans, optimizers, ops, missing = {}, {}, 0, {}
+local plans, optimizers, tested, missing = {}, {}, {}, {}
 -- An op need not have a cuda.cu: then it is listed.
 local function has_kernel(plan, name)
     if not plan and host.cuda then
@@ -515,55 +492,94 @@ local function has_kernel(plan, name)
     end
     return check(plan, "%s: no cpu.c", name)
 end
-for _, name in ipairs(host.names()) do
-    local rule = host.rule(name)
-    if wanted(name) then
-        ops = ops + 1
-        if host.golden then seed_by(name) end
-        if rule.role == "optimizer" then
-            for i, config in ipairs(optimizer_configs) do
-                local plan = plan_optimizer(name, config, i)
-                if has_kernel(plan, name) then optimizers[#optimizers + 1] = plan end
-            end
-        else
-            check(rule.reference and rule.cases, "%s: has no reference or no cases", name)
-            for _ = 1, host.cases do
-                if not host.cuda and not host.golden then -- of references only: done with cpu.c
-                    if rule.backward then test_backward(name) end
-                    if rule.expands then
-                        test_expansion_reference(name)
-                    end
-                end
-                for _, config in ipairs(configs) do
-                    host.dtypes(config[1], config[2])
-                    local plan = plan_kernel(name, random_case(name, config))
-                    if has_kernel(plan, name) then
-                        plan.config = config
-                        plan.what = fmt("%s %s/%s", name, config[1], config[2])
-                        plans[#plans + 1] = plan
-                        if rule.expands and not host.golden then plan_expansion(plan) end
-                    end
-                end
+
+-- Kernels of all dtypes for a random case each; cut rows cost two more, so that only f32 has
+-- them where all ops are tested.
+local function plan_case(name, rule)
+    for i, config in ipairs(configs) do
+        host.dtypes(config[1], config[2])
+        local plan = plan_kernel(name, random_case(name, config))
+        if has_kernel(plan, name) then
+            plan.config = config
+            plan.what = fmt("%s %s/%s", name, config[1], config[2])
+            plans[#plans + 1] = plan
+            if not host.golden then
+                if rule.expands then plan_expansion(plan) end
+                if host.person or i == 2 then plan_rows(plan) end
             end
         end
     end
 end
-check(ops > 0, "no op is called %s", tostring(host.only))
 
-if check(host.compile(), "kernels do not compile") then
-    for _, plan in ipairs(plans) do
-        test_kernel(plan)
-        if plan.parts and #plan.parts > 0 then test_fused(plan) end
+-- The references of an op are tested at once, its kernels when all are compiled.
+local function plan_op(name, rule)
+    host.at(name, "cases")
+    if host.golden then seed_by(name) end
+    if rule.role == "optimizer" then
+        for i, config in ipairs(optimizer_configs) do
+            local plan = plan_optimizer(name, config, i)
+            if has_kernel(plan, name) then optimizers[#optimizers + 1] = plan end
+        end
+    elseif check(rule.reference and rule.cases, "%s: has no reference or no cases", name) then
+        for _ = 1, host.cases do
+            if not host.cuda and not host.golden then -- of references only: done with cpu.c
+                if rule.backward then test_backward(name) end
+                if rule.expands then test_expansion_reference(name) end
+            end
+            host.at(name, "cases")
+            plan_case(name, rule)
+        end
     end
-    for _, plan in ipairs(optimizers) do test_optimizer(plan) end
+end
+
+for _, name in ipairs(host.names()) do
+    if wanted(name) then
+        local before = failures
+        plan_op(name, host.rule(name))
+        tested[#tested + 1] = { name = name, failed = failures - before, plans = {} }
+        tested[name] = tested[#tested]
+    end
+end
+check(#tested > 0, host.only and "no op is called %s" or "there is no op folder", host.only)
+
+-- Runs test(plan); what fails is counted for the plan's op.
+local function counted_test(plan, test)
+    local before, of = failures, tested[plan.name]
+    test(plan)
+    of.plans[#of.plans + 1] = plan
+    of.failed = of.failed + failures - before
+end
+
+local compiled = host.compile()
+if not compiled then
+    failures = failures + 1
+    if not host.person then host.fail("kernels do not compile") end
+else
+    for _, plan in ipairs(plans) do
+        counted_test(plan, function()
+            test_kernel(plan)
+            if plan.parts and #plan.parts > 0 then test_fused(plan) end
+        end)
+    end
+    for _, plan in ipairs(optimizers) do
+        host.at(plan.name, host.cuda and "cuda.cu" or "cpu.c", plan.what)
+        counted_test(plan, test_optimizer)
+    end
     for _, what in ipairs(golden_order) do
         local version = host.rule(string.match(what, "^[%w_]+")).arithmetic or 0
         host.print(fmt("golden %s %d %s", what, version, golden[what]))
     end
 end
 local kernels = #plans + #optimizers
+if host.person then
+    local report = host.part "op_test_report"
+    for _, of in ipairs(compiled and tested or {}) do report(of.name, of.failed, of.plans) end
+    host.print(fmt("%d ops, %d kernels, %d checks, %d failures", #tested, kernels, checks,
+                   failures))
+    return failures
+end
 if #missing > 0 then
     host.print("op_test: no cuda.cu: " .. table.concat(missing, ", "))
 end
-host.print(fmt("op_test: %d ops, %d kernels, %d checks", ops, kernels, checks))
+host.print(fmt("op_test: %d ops, %d kernels, %d checks", #tested, kernels, checks))
 return failures

@@ -1,13 +1,36 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- op_test_fused.lua: what every fused op's kernel must hold: its bits are those of its
 -- expansion's kernels, one by one; where sums may run in another order, within rounding. In:
--- functions of op_test.lua, in a table. Out: two functions: plan and test.
+-- functions of op_test.lua, in a table. Out: three functions: the reference's test, plan and test.
 return function(t)
 
 local fmt, check, compare = string.format, t.check, t.compare
 local builder, operands_by_name = t.builder, t.operands_by_name
 local plan_kernel, run_kernel = t.plan_kernel, t.run_kernel
 local inputs_of, of_tokens, class_dtype = t.inputs_of, t.of_tokens, t.class_dtype
+local random_case, apply, by_reference = t.random_case, t.apply, t.by_reference
+
+local function test_expansion_reference(name)
+    local rule = host.rule(name)
+    host.at(name, "expands")
+    host.dtypes("f64", "f64")
+    local inputs, attrs = random_case(name, { "f64", "f64" })
+    local outputs, node = apply(name, inputs, attrs)
+    local expanded = rule.expands(by_reference, operands_by_name(name, node, inputs))
+    for i, operand in ipairs(rule.outputs) do
+        local want = expanded[operand[1]]
+        if check(want, "%s: its expansion has no %s", name, operand[1]) then
+            for k = 1, want.elems do
+                if not check(math.abs(want.data[k] - outputs[i].data[k])
+                             <= 1e-11 * (1 + math.abs(want.data[k])),
+                             "%s: reference of %s differs from its expansion's", name,
+                             operand[1]) then
+                    break
+                end
+            end
+        end
+    end
+end
 
 -- The expansion of `rows` tokens as kernels to run in order; its values are filled when
 -- they run. nil: an op of it has no kernel.
@@ -113,6 +136,6 @@ local function test_fused(plan)
     end
 end
 
-return plan_expansion, test_fused
+return test_expansion_reference, plan_expansion, test_fused
 
 end

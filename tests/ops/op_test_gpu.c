@@ -3,7 +3,7 @@
  * object, built by tests/gpu/run.sh with the toolkit that is there, of this file and
  * runtime/cuda/rt_blas.c: op_test itself needs no CUDA. In: cubins, launches, operands in
  * host memory. Out: the same, computed by the device. Products are those of trainers. */
-#include "op_test_gpu.h"
+#include "op_test/op_test_gpu.h"
 
 #include "rt_blas.h"
 

@@ -6,7 +6,7 @@
 set -u
 . "$(cd "$(dirname "$0")/.." && pwd)/lib.sh"
 here=$ROOT/tests/shell
-commands="generate plan check import diff report init tokenize completion"
+commands="generate plan check import diff report init test-op tokenize completion"
 
 # wrong WHAT LINE ARGS...: exit 2, nothing on stdout, and that line first on stderr
 wrong() {
@@ -106,7 +106,7 @@ completion_bash() {
         completes fsdpgen "options of $command" "$(named "$command" | sort | xargs)" "$command" --
     done
     completes fsdpgen "commands" "plan" pl
-    completes fsdpgen "commands and descriptions" "a.lua b c.lua check completion diff folder generate import init plan report tokenize" ""
+    completes fsdpgen "commands and descriptions" "a.lua b c.lua check completion diff folder generate import init plan report test-op tokenize" ""
     completes fsdpgen "descriptions" "a.lua b c.lua folder" plan ""
     completes fsdpgen "passes" "shard" plan a.lua --dump sh
     completes fsdpgen "passes, behind =" "schedule" plan a.lua --dump=sche
@@ -403,5 +403,6 @@ part manual manual
 part init init
 part installed installed
 part annotations annotations
+part test_op:installed . "$here/test_op.sh"
 part dockerfiles dockerfiles
 finish

@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test.c: runs op_test.lua, which tests every op folder, in the generator's own
- * sandbox. In: op folders, built in or from --ops DIR. Out: failures on stdout, exit code
- * 1 if any. What Lua cannot do is here: infer a node, render, compile and run kernels on
- * typed buffers. */
-#include "op_test.h"
+/* op_test.c: runs tests/ops/op_test.lua, which tests op folders, in the
+ * generator's own sandbox. In: op folders, built in or from outside. Out: the number of
+ * failures, each printed. What Lua cannot do is here: infer a node, render, compile and
+ * run kernels on typed buffers. */
+#include "op_test/op_test.h"
 
-#include "describe/load.h"
-#include "rt.h"
 #include "base/sandbox.h"
+#include "describe/target.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct {
-    Gen gen;
+    Gen *g;
+    const OpTestOptions *o;
     Kernels *kernels;
     struct {
         Node **items;
         int count, cap;
     } nodes;
-    int jobs;
     bool cuda;
-    const char *root; /* of the sources */
-    int env;          /* of the script */
+    int env; /* of the script */
+    const OpRule
+        *op; /* what is tested now, and the key of its rule, or a file beside it */
+    const char *key;
+    int shown; /* failures of that */
 } test;
 
 /* ---- operands from Lua ----------------------------------------------------------- */
@@ -33,7 +32,7 @@ static struct {
 static const OpRule *check_op(lua_State *L, int index)
 {
     const char *name = luaL_checkstring(L, index);
-    const OpRule *op = ops_find(&test.gen, name);
+    const OpRule *op = ops_find(test.g, name);
 
     if (!op)
         luaL_error(L, "no op %s", name);
@@ -43,7 +42,7 @@ static const OpRule *check_op(lua_State *L, int index)
 /* { shape = {..}, dtype = ".." } at index */
 static Value *check_value(lua_State *L, int index, const char *name)
 {
-    Value *v = gen_alloc(&test.gen, sizeof *v);
+    Value *v = gen_alloc(test.g, sizeof *v);
 
     v->name = name;
     lua_getfield(L, index, "dtype");
@@ -68,7 +67,7 @@ static void read_attrs(lua_State *L, int index, Node *n)
     const OpInfo *info = n->op->info;
 
     n->n_attrs = info->n_attrs;
-    n->attrs = gen_alloc(&test.gen, sizeof *n->attrs * (size_t)(n->n_attrs + 1));
+    n->attrs = gen_alloc(test.g, sizeof *n->attrs * (size_t)(n->n_attrs + 1));
     for (int i = 0; i < n->n_attrs; i++) {
         Attr *a = &n->attrs[i];
 
@@ -81,7 +80,7 @@ static void read_attrs(lua_State *L, int index, Node *n)
             else if (a->type == ATTR_NUM)
                 a->num = luaL_checknumber(L, -1);
             else if (a->type == ATTR_STR)
-                a->s = gen_strdup(&test.gen, luaL_checkstring(L, -1));
+                a->s = gen_strdup(test.g, luaL_checkstring(L, -1));
             else
                 a->i = lua_toboolean(L, -1);
         } else if (!info->attrs[i].has_default) {
@@ -107,7 +106,7 @@ static void push_value(lua_State *L, const Value *v)
 /* infer(op, inputs, attrs) -> { id, outs, workspace, n }: a node of the given op */
 static int l_infer(lua_State *L)
 {
-    Gen *g = &test.gen;
+    Gen *g = test.g;
     const OpRule *op = check_op(L, 1);
     Node *n = gen_alloc(g, sizeof *n);
 
@@ -181,9 +180,9 @@ static int l_shape(lua_State *L)
 /* dtypes(param, reduce): what the following nodes are inferred for */
 static int l_dtypes(lua_State *L)
 {
-    test.gen.model.param_dtype = op_test_dtype(L, 1);
-    test.gen.model.reduce_dtype = op_test_dtype(L, 2);
-    test.gen.model.loss_scale_init = test.gen.model.param_dtype == DT_F16;
+    test.g->model.param_dtype = op_test_dtype(L, 1);
+    test.g->model.reduce_dtype = op_test_dtype(L, 2);
+    test.g->model.loss_scale_init = test.g->model.param_dtype == DT_F16;
     return 0;
 }
 
@@ -196,8 +195,8 @@ static int l_rule(lua_State *L)
 static int l_names(lua_State *L)
 {
     lua_newtable(L);
-    for (int i = 0; i < test.gen.ops.count; i++) {
-        lua_pushstring(L, test.gen.ops.items[i].name);
+    for (int i = 0; i < test.g->ops.count; i++) {
+        lua_pushstring(L, test.g->ops.items[i].name);
         lua_rawseti(L, -2, i + 1);
     }
     return 1;
@@ -208,7 +207,7 @@ static int l_hash(lua_State *L)
     size_t n;
     const char *text = luaL_checklstring(L, 1, &n);
 
-    lua_pushstring(L, gen_printf(&test.gen, "%016" PRIx64, hash_bytes(text, n)));
+    lua_pushstring(L, gen_printf(test.g, "%016" PRIx64, hash_bytes(text, n)));
     return 1;
 }
 
@@ -219,30 +218,13 @@ static int l_print(lua_State *L)
     return 0;
 }
 
-static char *read_script(const char *path, size_t *bytes)
-{
-    FILE *f = fopen(path, "rb");
-    char *text;
-    long n;
-
-    gen_require(f && fseek(f, 0, SEEK_END) == 0, "%s: %s", path, strerror(errno));
-    n = ftell(f);
-    rewind(f);
-    text = gen_alloc(&test.gen, (size_t)n + 1);
-    *bytes = fread(text, 1, (size_t)n, f);
-    fclose(f);
-    return text;
-}
-
 /* Runs tests/ops/NAME.lua; its result, or the message of an error, is on top. */
 static int run_file(const char *name)
 {
-    size_t bytes;
-    const char *text = read_script(
-        gen_printf(&test.gen, "%s/tests/ops/%s.lua", test.root, name), &bytes);
+    const Embedded *e = emit_embedded(gen_printf(test.g, "tests/ops/%s.lua", name));
 
-    return sandbox_run(test.gen.L, text, bytes, gen_printf(&test.gen, "@%s.lua", name),
-                       test.env, 1);
+    return sandbox_run(test.g->L, (const char *)e->data, e->bytes,
+                       gen_printf(test.g, "@%s.lua", name), test.env, 1);
 }
 
 /* part(name): what another file of the script returns */
@@ -260,10 +242,10 @@ static int l_kernel(lua_State *L)
     bool beta = false;
     int id;
 
-    n->kernel = gen_printf(&test.gen, "%s_%d", n->op->name, (int)luaL_checkinteger(L, 1));
+    n->kernel = gen_printf(test.g, "%s_%d", n->op->name, (int)luaL_checkinteger(L, 1));
     for (int i = 0; i < n->n_out; i++)
         beta = beta || n->op->out[i].may_add;
-    ops_push_env(&test.gen, n);
+    ops_push_env(test.g, n);
     id = kernels_add(test.kernels, n->op, n->kernel, n->n_in + n->n_out, beta,
                      n->workspace_bytes > 0);
     if (id < 0)
@@ -281,7 +263,7 @@ static int l_optimizer(lua_State *L)
 
     lua_newtable(L);
     emit_str(L, "fn", name);
-    emit_str(L, "acc", dtype_ctype(ops_acc_dtype(&test.gen)));
+    emit_str(L, "acc", dtype_ctype(ops_acc_dtype(test.g)));
     emit_bool(L, "optimizer", true);
     for (int i = 0; i < op->info->n_attrs; i++) {
         lua_getfield(L, 2, op->info->attrs[i].key);
@@ -308,7 +290,7 @@ static int l_optimizer(lua_State *L)
 
 static int l_compile(lua_State *L)
 {
-    lua_pushboolean(L, kernels_compile(test.kernels, test.jobs));
+    lua_pushboolean(L, kernels_compile(test.kernels, test.o->jobs));
     return 1;
 }
 
@@ -320,15 +302,72 @@ static int l_of_platform(lua_State *L)
 
 static int l_run(lua_State *L)
 {
-    return op_test_run(L, &test.gen, test.kernels, test.cuda);
+    return op_test_run(L, test.g, test.kernels, test.cuda);
 }
 
-/* ---- main ------------------------------------------------------------------------ */
-
-static void open_generator(const char *ops_dir)
+/* of_products(kernel id): does it call the library of products? */
+static int l_of_products(lua_State *L)
 {
-    Gen *g = &test.gen;
+    lua_pushboolean(L, kernels_of_products(test.kernels, (int)luaL_checkinteger(L, 1)));
+    return 1;
+}
 
+/* ---- what a person reads --------------------------------------------------------- */
+
+/* at(op, key, what): what is tested from now on, where it stands (a key of the rule, or a
+ * file of the folder); what: the kernels that run, if a crash would be theirs */
+static int l_at(lua_State *L)
+{
+    const OpRule *op = check_op(L, 1);
+    const char *key = luaL_checkstring(L, 2);
+
+    if (op != test.op || !test.key || strcmp(key, test.key))
+        test.shown = 0;
+    test.op = op;
+    test.key = gen_strdup(test.g, key);
+    if (test.o->flight && lua_isnoneornil(L, 3))
+        test.o->flight[0] = '\0';
+    else if (test.o->flight)
+        snprintf(test.o->flight, OP_TEST_FLIGHT_BYTES, "%s: error: %s",
+                 ops_template_path(test.g, op, key), luaL_checkstring(L, 3));
+    return 0;
+}
+
+/* fail(text): a check of what `at` named does not hold */
+static int l_fail(lua_State *L)
+{
+    enum { MOST = 3 }; /* messages of one thing; the others are counted */
+    const char *text = luaL_checkstring(L, 1);
+    const bool file = test.key && strchr(test.key, '.');
+    Pos pos = {0};
+
+    if (!test.o->person) {
+        printf("FAIL %s\n", text);
+        fflush(stdout);
+        return 0;
+    }
+    if (test.shown++ >= MOST)
+        return 0;
+    if (file)
+        pos.file = ops_template_path(test.g, test.op, test.key);
+    else if (test.op)
+        pos = ops_place(test.g, test.op, test.key, NULL);
+    diag_add(test.g, DIAG_ERROR, pos, NULL, "%s", text);
+    diag_print(test.g);
+    return 0;
+}
+
+/* foreign(op): does its folder come from outside? */
+static int l_foreign(lua_State *L)
+{
+    lua_pushboolean(L, check_op(L, 1)->info->from_disk);
+    return 1;
+}
+
+/* ---- the run --------------------------------------------------------------------- */
+
+static void open_generator(Gen *g, const char *ops_dir)
+{
     g->opt.command = "check";
     g->opt.ops_dir = ops_dir;
     g->model.param_dtype = g->model.reduce_dtype = DT_F32;
@@ -342,13 +381,7 @@ static void open_generator(const char *ops_dir)
     diag_stop_on_errors(g);
 }
 
-typedef struct TestOptions {
-    const char *work, *only, *ops, *share, *cc, *flags, *cases, *seed, *digests, *golden,
-        *target;
-    const char *device, *nvcc, *jobs, *root;
-} TestOptions;
-
-static int run_script(const TestOptions *o)
+static void push_host(lua_State *L, const OpTestOptions *o)
 {
     static const luaL_Reg host[] = {
         {"infer", l_infer},
@@ -362,111 +395,76 @@ static int run_script(const TestOptions *o)
         {"optimizer", l_optimizer},
         {"compile", l_compile},
         {"of_platform", l_of_platform},
+        {"of_products", l_of_products},
         {"run", l_run},
         {"part", l_part},
+        {"at", l_at},
+        {"fail", l_fail},
+        {"foreign", l_foreign},
         {NULL, NULL},
     };
-    lua_State *L = test.gen.L;
-    int failures;
 
-    test.env = sandbox_env(test.gen.L);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, test.env);
     luaL_newlib(L, host);
     op_test_numbers(L);
     emit_str(L, "only", o->only);
-    emit_int(L, "cases", atoll(o->cases));
-    emit_int(L, "seed", atoll(o->seed));
-    emit_bool(L, "digests", o->digests != NULL);
-    emit_bool(L, "golden", o->golden != NULL);
+    emit_int(L, "cases", o->cases);
+    emit_int(L, "seed", o->seed);
+    emit_bool(L, "digests", o->digests);
+    emit_bool(L, "golden", o->golden);
+    emit_bool(L, "person", o->person);
     emit_bool(L, "cuda", test.cuda);
     emit_bool(L, "device", o->device != NULL);
-    lua_setfield(L, -2, "host");
-    lua_pop(L, 1);
-    if (run_file("op_test")) {
+}
+
+/* A mistake that ends the script: mostly in a function of the rule that is tested. */
+static int report_mistake(lua_State *L)
+{
+    if (test.o->person && test.op) {
+        ops_report_lua(test.g, test.op);
+        diag_print(test.g);
+    } else {
         fprintf(stderr, "op_test: %s\n", lua_tostring(L, -1));
-        return 1;
     }
-    failures = (int)lua_tointeger(L, -1);
-    printf("op_test: %d failures\n", failures);
-    return failures ? 1 : 0;
+    return -1;
 }
 
-static bool parse(int argc, char **argv, TestOptions *o)
+static void open_kernels(Gen *g, const OpTestOptions *o)
 {
-    const struct {
-        const char *flag;
-        const char **value;
-    } known[] = {
-        {"--work", &o->work},     {"--only", &o->only}, {"--ops", &o->ops},
-        {"--share", &o->share},   {"--cc", &o->cc},     {"--flags", &o->flags},
-        {"--cases", &o->cases},   {"--seed", &o->seed}, {"--digests", &o->digests},
-        {"--target", &o->target}, {"--nvcc", &o->nvcc}, {"--device", &o->device},
-        {"--jobs", &o->jobs},     {"--root", &o->root}, {"--golden", &o->golden},
-    };
+    const char *root = op_test_word(g, o->root);
+    const char *flags = gen_printf(g, "-I%s/runtime -I%s/runtime/cuda %s%s", root, root,
+                                   o->flags, test.cuda ? " -DRT_CUDA" : "");
 
-    for (int i = 1; i < argc; i += 2) {
-        bool found = false;
-
-        for (size_t k = 0; k < sizeof known / sizeof *known && i + 1 < argc; k++)
-            if (!strcmp(argv[i], known[k].flag)) {
-                *known[k].value = argv[i + 1];
-                found = true;
-            }
-        if (!found)
-            return false;
-    }
-    return o->work != NULL && (!strcmp(o->target, "cpu") || !strcmp(o->target, "cuda")) &&
-           (!o->device || (o->nvcc && !strcmp(o->target, "cuda")));
-}
-
-int main(int argc, char **argv)
-{
-    TestOptions o = {.cc = OP_TEST_CC,
-                     .flags = OP_TEST_FLAGS,
-                     .cases = "2",
-                     .seed = "1",
-                     .target = "cpu",
-                     .jobs = "2",
-                     .root = OP_TEST_ROOT};
-
-    /* waiting threads that spin would starve the others: here there are more than cores.
-     * OpenMP reads its environment before main. */
-    if (!getenv("OMP_WAIT_POLICY") && setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
-        execv("/proc/self/exe", argv);
-    if (!parse(argc, argv, &o)) {
-        fprintf(stderr,
-                "usage: op_test --work DIR [--only OP,OP] [--cases N] [--seed N]\n"
-                "               [--ops DIR] [--share DIR] [--cc CC] [--flags FLAGS]\n"
-                "               [--digests yes] [--golden yes] [--jobs N] [--target "
-                "cpu|cuda]\n"
-                "               [--device SO --nvcc FILE]: of cuda, on a real GPU\n"
-                "               [--root DIR]: of the sources, where they were moved\n");
-        return 2;
-    }
-    test.jobs = atoi(o.jobs) > 0 ? atoi(o.jobs) : 1;
-    if (o.share)
-        embed_share(o.share);
-    open_generator(o.ops);
-    test.gen.model.target = target_named(o.target);
-    test.cuda = test.gen.model.target->device;
-    test.kernels = kernels_open(
-        &test.gen, o.work, o.cc,
-        gen_printf(&test.gen, "-I%s/runtime -I%s/runtime/cuda %s %s%s", o.root, o.root,
-                   OP_TEST_NUMERIC_FLAGS, o.flags, test.cuda ? " -DRT_CUDA" : ""),
-        test.cuda);
-    if (o.device) {
-        const char *arch = cuda_device(o.device);
+    test.kernels = kernels_open(g, o, flags, test.cuda);
+    if (o->device) {
+        const char *arch = cuda_device(o->device);
 
         kernels_compile_by(
-            test.kernels,
-            gen_printf(
-                &test.gen,
-                "%s -cubin -std=c++17 --fmad=false -gencode=arch=compute_%s,code=%s "
-                "-I%s/runtime/cuda",
-                o.nvcc, arch + 3, arch, o.root));
+            test.kernels, gen_printf(g,
+                                     "%s -cubin -std=c++17 --fmad=false "
+                                     "-gencode=arch=compute_%s,code=%s -I%s/runtime/cuda",
+                                     o->nvcc, arch + 3, arch, root));
         printf("op_test: on a device, %s\n", arch);
     }
-    printf("op_test: seed %s, %s cases for each op and dtype\n", o.seed, o.cases);
-    test.root = o.root;
-    return run_script(&o);
+}
+
+int op_test(Gen *g, const OpTestOptions *o)
+{
+    int failures;
+
+    test.g = g;
+    test.o = o;
+    open_generator(g, o->ops);
+    g->model.target = target_named(o->target);
+    test.cuda = g->model.target->device;
+    open_kernels(g, o);
+    test.env = sandbox_env(g->L);
+    lua_rawgeti(g->L, LUA_REGISTRYINDEX, test.env);
+    push_host(g->L, o);
+    lua_setfield(g->L, -2, "host");
+    lua_pop(g->L, 1);
+    if (run_file("op_test"))
+        return report_mistake(g->L);
+    failures = (int)lua_tointeger(g->L, -1);
+    lua_pop(g->L, 1);
+    return failures;
 }

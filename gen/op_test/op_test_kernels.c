@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test_kernels.c: in: op folders' cpu.c or cuda.cu, rendered by the generator's own
- * template engine. Out: functions in memory: one C file and one shared object for each
- * op, compiled with the flags of emitted trainers, which find the runtime's products in
- * this very program. Of a cuda.cu the kernels become a file of their own, compiled for
- * the simulated device. */
-#include "op_test.h"
+/* op_test_kernels.c: kernels as machine code. In: op folders' cpu.c or cuda.cu, rendered
+ * by the generator's own template engine. Out: functions in memory: one C file and one
+ * shared object for each op, compiled with the flags of emitted trainers, which find the
+ * runtime's products in this program, or in a shared object beside it. Of a cuda.cu the
+ * kernels become a file of their own, compiled for the simulated device. */
+#include "op_test/op_test.h"
 
-#include "rt.h"
 #include "base/sandbox.h"
 
 #include <dlfcn.h>
@@ -21,7 +20,7 @@ typedef void (*CallKernel)(char **operands, float beta, char *workspace);
 typedef struct Kernel {
     char *name;
     int unit; /* which C file */
-    bool of_platform;
+    bool of_platform, of_products;
     CallKernel call;
 } Kernel;
 
@@ -30,15 +29,17 @@ typedef struct SourceUnit { /* one C file, one shared object */
     Text text;
     Text device; /* CUDA: kernels */
     Text prepare;
-    bool compiled;
+    bool compiled, failed;
+    pid_t pid; /* of its compiler */
 } SourceUnit;
 
 struct Kernels {
     Gen *g;
     Emit emit;
-    const char *folder, *cc, *flags;
+    const OpTestOptions *o;
+    const char *flags;
     const char *nvcc; /* of a real device; NULL: the simulated one */
-    bool cuda;
+    bool cuda, has_products;
     struct {
         Kernel *items;
         int count, cap;
@@ -49,22 +50,22 @@ struct Kernels {
     } units;
 };
 
-/* The products' symbols, so that the linker keeps them for the shared objects. */
-const void *const op_test_keeps[] = {(const void *)rt_gemm, (const void *)rt_gemm_bias,
-                                     (const void *)rt_gemm_prepare};
-
 /* ---- buffers --------------------------------------------------------------------- */
+
+int buf_guard_bytes = GUARD_BYTES;
 
 Buf buf_new(Dtype dtype, int64_t elems)
 {
     Buf b = {.dtype = dtype, .elems = elems};
-    size_t bytes = (size_t)elems * (size_t)dtype_bytes(dtype) + GUARD_BYTES;
+    const size_t guard = (size_t)buf_guard_bytes;
+    const size_t bytes = (size_t)elems * (size_t)dtype_bytes(dtype) + guard;
+    void *data = NULL;
 
-    b.data = aligned_alloc(64, (size_t)round_up((int64_t)bytes, 64));
-    gen_require(b.data, "out of memory");
+    gen_require(posix_memalign(&data, 64, bytes ? bytes : 1) == 0, "out of memory");
+    b.data = data;
     memset(b.data, 0xff,
            bytes); /* NaN in every float dtype: what is not written is seen */
-    memset(b.data + bytes - GUARD_BYTES, GUARD, GUARD_BYTES);
+    memset(b.data + bytes - guard, GUARD, guard);
     return b;
 }
 
@@ -78,7 +79,7 @@ bool buf_guard_ok(const Buf *b)
 {
     const char *end = b->data + b->elems * dtype_bytes(b->dtype);
 
-    for (int i = 0; i < GUARD_BYTES; i++)
+    for (int i = 0; i < buf_guard_bytes; i++)
         if (end[i] != GUARD)
             return false;
     return true;
@@ -143,17 +144,13 @@ double round_to(Dtype dtype, double v)
 
 /* ---- sources --------------------------------------------------------------------- */
 
-Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *flags,
-                      bool cuda)
+Kernels *kernels_open(Gen *g, const OpTestOptions *o, const char *flags, bool cuda)
 {
     Kernels *k = gen_alloc(g, sizeof *k);
 
-    *k = (Kernels){.g = g,
-                   .emit = {.g = g, .L = g->L},
-                   .folder = folder,
-                   .cc = cc,
-                   .flags = flags,
-                   .cuda = cuda};
+    *k = (Kernels){
+        .g = g, .emit = {.g = g, .L = g->L}, .o = o, .flags = flags, .cuda = cuda};
+    buf_guard_bytes = o->exact_ends ? 0 : GUARD_BYTES;
     emit_open_engine(&k->emit);
     return k;
 }
@@ -260,6 +257,7 @@ int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, 
     item = gen_push(k->g, &k->list);
     item->name = gen_strdup(k->g, name);
     item->unit = unit;
+    item->of_products = strstr(text, "rt_gemm") || (host && strstr(host, "rt_matmul"));
     item->of_platform =
         strstr(text, "rt_gemm") || strstr(text, "rt_vf") || strstr(text, "rt_vd");
     return k->list.count - 1;
@@ -270,11 +268,16 @@ bool kernels_of_platform(const Kernels *k, int id)
     return k->list.items[id].of_platform;
 }
 
+bool kernels_of_products(const Kernels *k, int id)
+{
+    return k->list.items[id].of_products;
+}
+
 /* ---- machine code ---------------------------------------------------------------- */
 
 static const char *unit_path(Kernels *k, int unit, const char *suffix)
 {
-    return gen_printf(k->g, "%s/%s_%d.%s", k->folder, k->units.items[unit].name, unit,
+    return gen_printf(k->g, "%s/%s_%d.%s", k->o->work, k->units.items[unit].name, unit,
                       suffix);
 }
 
@@ -302,27 +305,46 @@ static void write_source(Kernels *k, int unit)
                    "");
 }
 
+const char *op_test_word(Gen *g, const char *s)
+{
+    Text t = {.g = g};
+
+    text_add(&t, "'", 1);
+    for (; *s; s++)
+        if (*s == '\'')
+            text_add(&t, "'\\''", 4);
+        else
+            text_add(&t, s, 1);
+    text_add(&t, "'", 2); /* with its NUL */
+    return t.s;
+}
+
 static pid_t start_compiler(Kernels *k, int unit)
 {
-    const char *object = "", *first = "", *command;
     const bool kernels = k->cuda && k->units.items[unit].device.len > 0;
+    const char *root = op_test_word(k->g, k->o->root);
+    const char *path[5] = {"c", "cu", "o", "cubin", "so"}, *object = "", *first = "";
     pid_t pid;
 
-    if (kernels && k->nvcc) {
-        first = gen_printf(k->g, "%s -o %s %s && ", k->nvcc, unit_path(k, unit, "cubin"),
-                           unit_path(k, unit, "cu"));
-    } else if (kernels) {
-        object = unit_path(k, unit, "o");
-        first = gen_printf(k->g, "%s -I%s -o %s %s && ", OP_TEST_SIMCC, OP_TEST_CUDA,
-                           object, unit_path(k, unit, "cu"));
+    for (int i = 0; i < 5; i++)
+        path[i] = op_test_word(k->g, unit_path(k, unit, path[i]));
+    if (kernels && (k->nvcc || k->o->nvcc_check))
+        first = gen_printf(k->g, "%s -o %s %s && ", k->nvcc ? k->nvcc : k->o->nvcc_check,
+                           path[3], path[1]);
+    if (kernels && !k->nvcc) {
+        object = path[2];
+        first =
+            gen_printf(k->g, "%ssh %s/tests/cudasim/simcc -I%s/runtime/cuda -o %s %s && ",
+                       first, root, root, object, path[1]);
     }
-    command =
-        gen_printf(k->g, "%s%s -shared -fPIC %s %s %s -o %s", first, k->cc, k->flags,
-                   unit_path(k, unit, "c"), object, unit_path(k, unit, "so"));
+    first = gen_printf(k->g, "%s%s -shared -fPIC %s %s %s -o %s", first, k->o->cc,
+                       k->flags, path[0], object, path[4]);
     pid = fork();
     gen_require(pid >= 0, "fork: %s", strerror(errno));
     if (pid == 0) {
-        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        if (k->o->person && !freopen(unit_path(k, unit, "log"), "w", stderr))
+            _exit(127);
+        execl("/bin/sh", "sh", "-c", first, (char *)NULL);
         _exit(127);
     }
     return pid;
@@ -351,32 +373,92 @@ static void load_unit(Kernels *k, int unit)
     }
 }
 
+/* The products, once a kernel calls them. */
+static void load_products(Kernels *k)
+{
+    bool wanted = false;
+
+    for (int i = 0; i < k->list.count; i++)
+        wanted = wanted || k->list.items[i].of_products;
+    if (!wanted || k->cuda || !k->o->make_products || k->has_products)
+        return;
+    k->has_products = true;
+    gen_require(system(k->o->make_products) == 0, "the products do not compile");
+    gen_require(dlopen(k->o->products, RTLD_LAZY | RTLD_GLOBAL), "%s", dlerror());
+}
+
+/* What a compiler says of a unit: of each kernel the same, so the beginning is enough. */
+static void show_log(Kernels *k, int unit)
+{
+    enum { MOST = 8 };
+    FILE *f = fopen(unit_path(k, unit, "log"), "r");
+    char line[400];
+
+    for (int i = 0; f && i < MOST && fgets(line, sizeof line, f); i++) {
+        line[strcspn(line, "\n")] = '\0';
+        print_line(stderr, "  ", "%s", line);
+    }
+    if (f)
+        fclose(f);
+}
+
+/* Messages for a person, of a unit's errors or warnings. */
+static void show_compiled(Kernels *k, int unit)
+{
+    const SourceUnit *s = &k->units.items[unit];
+    const OpRule *op = ops_find(k->g, s->name);
+    const char *path = ops_template_path(k->g, op, k->cuda ? "cuda.cu" : "cpu.c"), *text;
+    size_t bytes = 0;
+
+    if (!k->o->person || read_whole_file(unit_path(k, unit, "log"), &text, &bytes) != 0 ||
+        !bytes)
+        return;
+    print_line(stderr, "", "%s: %s: %s", path, s->failed ? "error" : "warning",
+               s->failed ? "its kernels do not compile"
+                         : "the compiler warns of its kernels");
+    show_log(k, unit);
+    print_line(stderr, "  help: ", "--keep DIR keeps what is compiled");
+}
+
+static void wait_for_one(Kernels *k)
+{
+    int status;
+    const pid_t pid = wait(&status);
+
+    gen_require(pid > 0, "wait: %s", strerror(errno));
+    for (int i = 0; i < k->units.count; i++)
+        if (k->units.items[i].pid == pid)
+            k->units.items[i].failed = status != 0;
+}
+
 bool kernels_compile(Kernels *k, int jobs)
 {
-    int running = 0, failed = 0, status, from = k->units.count;
+    int running = 0, failed = 0, from = k->units.count;
 
     while (from > 0 && !k->units.items[from - 1].compiled)
         from--;
+    load_products(k);
     for (int i = from; i < k->units.count || running > 0;) {
         if (i < k->units.count && running < jobs) {
             write_source(k, i);
-            start_compiler(k, i);
+            k->units.items[i].pid = start_compiler(k, i);
             k->units.items[i++].compiled = true;
             running++;
             continue;
         }
-        gen_require(wait(&status) > 0, "wait: %s", strerror(errno));
+        wait_for_one(k);
         running--;
-        failed += status != 0;
     }
-    if (failed) {
+    for (int i = from; i < k->units.count; i++) {
+        show_compiled(k, i);
+        failed += k->units.items[i].failed;
+    }
+    if (failed && !k->o->person)
         fprintf(stderr, "op_test: %d of the C files in %s do not compile\n", failed,
-                k->folder);
-        return false;
-    }
-    for (int i = from; i < k->units.count; i++)
+                k->o->work);
+    for (int i = from; i < k->units.count && !failed; i++)
         load_unit(k, i);
-    return true;
+    return !failed;
 }
 
 void kernels_run(Kernels *k, int id, char **data, float beta, char *workspace)

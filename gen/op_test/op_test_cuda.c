@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test_cuda.c: what the host part of an op's cuda.cu asks of the runtime (rt_cuda.h):
- * on a real device (op_test_gpu.c), or on the simulated one, at once: kernels by name,
- * products by plain loops. */
+/* op_test_cuda.c: what the host part of an op's cuda.cu asks of the runtime (rt_cuda.h).
+ * In: kernels by name, launches, products. Out: they are run, on a real device
+ * (tests/ops/op_test_gpu.c), or at once on the simulated one, where products are plain
+ * loops. */
 #define RT_CUDA 1
-#include "op_test.h"
+#include "op_test/op_test.h"
 
 #include "rt_cuda.h"
 #include "rt_philox.h"
@@ -189,7 +190,7 @@ void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order)
         put(u, sizeof *u);
         for (int i = 0; i < n; i++)
             if (bufs[i])
-                put(bufs[i]->data, bytes_of(bufs[i]) + GUARD_BYTES);
+                put(bufs[i]->data, bytes_of(bufs[i]) + (size_t)buf_guard_bytes);
         return;
     }
     sim_clear();

@@ -2,9 +2,8 @@
 /* op_test_run.c: one call of a kernel, for op_test.lua. In: its operands as lists of
  * numbers. Out: what it left in them, as numbers and as bytes, and what it did that it
  * must not. */
-#include "op_test.h"
+#include "op_test/op_test.h"
 
-#include <omp.h>
 #include <string.h>
 
 /* run{ kernel=, threads=, beta=, workspace=,
@@ -147,6 +146,7 @@ int op_test_run(lua_State *L, Gen *g, Kernels *kernels, bool cuda)
     int threads = (int)number_field(L, 1, "threads");
     const Buf *bufs[MAX_OPERANDS + 1] = {[MAX_OPERANDS] = &workspace};
     const char *problem = NULL;
+    void (*set_threads)(int);
 
     if (lua_getfield(L, 1, "update") == LUA_TTABLE)
         r.before = (int64_t)number_field(L, lua_gettop(L), "before");
@@ -163,7 +163,8 @@ int op_test_run(lua_State *L, Gen *g, Kernels *kernels, bool cuda)
     if (lua_getfield(L, 1, "update") == LUA_TTABLE)
         read_update(L, &r);
     lua_pop(L, 1);
-    omp_set_num_threads(threads > 0 ? threads : 1);
+    *(void **)&set_threads = op_test_runtime("omp_set_num_threads");
+    set_threads(threads > 0 ? threads : 1);
     for (int i = 0; i < r.n; i++)
         bufs[i] = r.own[i] ? &r.buf[i] : NULL;
     if (cuda) {

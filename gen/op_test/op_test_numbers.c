@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_test_numbers.c: how single numbers are rounded, split and joined, for op_test.lua:
- * by the runtime's own functions. */
-#include "op_test.h"
+ * by the runtime's own functions. In: numbers of Lua. Out: numbers of Lua. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RTLD_DEFAULT */
+#endif
+#include "op_test/op_test.h"
+
+#include <dlfcn.h>
 
 const RtParam run_param = {.name = "layers.1.w"};
 
@@ -12,6 +17,15 @@ Dtype op_test_dtype(lua_State *L, int index)
     if (d == DT_NONE)
         luaL_error(L, "unknown dtype %s", lua_tostring(L, index));
     return d;
+}
+
+/* A function of the runtime: this program's, or that of the products it has loaded. */
+void *op_test_runtime(const char *name)
+{
+    void *f = dlsym(RTLD_DEFAULT, name);
+
+    gen_require(f, "no %s", name);
+    return f;
 }
 
 static int l_round(lua_State *L)
@@ -28,8 +42,12 @@ static int l_noise(lua_State *L)
     static const char *const sites[] = {"master", "moment1", "moment2", NULL};
     uint16_t noise;
 
-    rt_noise(&u, &run, RT_NOISE_MASTER + luaL_checkoption(L, 1, NULL, sites),
-             luaL_checkinteger(L, 2) - 1, 1, &noise);
+    void (*runtime_noise)(const RtUpdate *, const RtUpdateRun *, int, int64_t, int64_t,
+                          uint16_t *);
+
+    *(void **)&runtime_noise = op_test_runtime("rt_noise");
+    runtime_noise(&u, &run, RT_NOISE_MASTER + luaL_checkoption(L, 1, NULL, sites),
+                  luaL_checkinteger(L, 2) - 1, 1, &noise);
     lua_pushinteger(L, noise);
     return 1;
 }

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_op.c: `fsdpgen test-op DIR`. In: a folder of op folders. Out: a line for each op,
+ * messages with places, an exit code. Kernels run in a child process, so that a crash
+ * becomes a message, too. They are the user's own code and run with the user's rights:
+ * no jail could hold what a trainer runs freely. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* nftw, strsignal */
+#endif
+#include "op_test/test_op.h"
+
+#include "op_test/op_test.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char marker[] =
+    "FSDPGEN_TEST_OP_ASAN"; /* the process that has it preloaded */
+
+static int remove_one(const char *path, const struct stat *s, int kind, struct FTW *at)
+{
+    (void)s, (void)kind, (void)at;
+    return remove(path);
+}
+
+/* The folder for C and machine code: --keep's, or one that goes when the test ends. */
+static const char *open_work(Gen *g)
+{
+    const char *temporary = getenv("TMPDIR");
+    char *path;
+
+    if (g->opt.keep) {
+        if (mkdir(g->opt.keep, 0777) == 0 || errno == EEXIST)
+            return g->opt.keep;
+        print_line(stderr, "fsdpgen: error: ", "--keep: %s: %s", g->opt.keep,
+                   strerror(errno));
+        return NULL;
+    }
+    path = gen_printf(g, "%s/fsdpgen-test-op-XXXXXX",
+                      temporary && *temporary ? temporary : "/tmp");
+    if (mkdtemp(path))
+        return path;
+    print_line(stderr, "fsdpgen: error: ", "%s: %s; TMPDIR names another folder", path,
+               strerror(errno));
+    return NULL;
+}
+
+/* AddressSanitizer's library must be the first of a process: begins it anew. Returns
+ * where there is none to preload, or it is preloaded already. */
+static int preload_asan(Gen *g, const char *work, char **argv)
+{
+    const char *library = getenv(marker) ? NULL : test_op_asan(g, work);
+
+    if (!library) {
+        unsetenv("LD_PRELOAD"); /* for compilers */
+        return EXIT_DONE;
+    }
+    if (*library && setenv("LD_PRELOAD", library, 1) == 0 &&
+        setenv(marker, work, 1) == 0 && setenv("ASAN_OPTIONS", "detect_leaks=0", 0) == 0)
+        execv("/proc/self/exe", argv);
+    print_line(stderr, "fsdpgen: error: ",
+               "test-op: the compiler has no libasan.so for --sanitize");
+    print_line(stderr,
+               "  help: ", "install gcc's sanitizers, or take --sanitize undefined");
+    return EXIT_TOOL;
+}
+
+static _Noreturn void run_test(Gen *g, OpTestOptions *o)
+{
+    int code, failures;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    code = test_op_tools(g, o);
+    if (code == EXIT_DONE) {
+        failures = op_test(g, o);
+        code = failures ? EXIT_DIAG : EXIT_DONE;
+    }
+    o->flight[0] = '\0'; /* it ended by itself */
+    fflush(NULL);
+    _exit(code);
+}
+
+static int judge(int status, const char *flight, bool sanitized)
+{
+    if (!*flight)
+        return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_DIAG;
+    if (WIFSIGNALED(status))
+        print_line(stderr, "", "%s: the kernel crashed: %s", flight,
+                   strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status) == EXIT_BUG)
+        return EXIT_BUG;
+    else
+        print_line(stderr, "", "%s: the kernel ended the test", flight);
+    print_line(stderr, "  help: ", "%s--keep DIR keeps the emitted C",
+               sanitized ? "" : "--sanitize address finds where; ");
+    return EXIT_DIAG;
+}
+
+/* Waits for the test; an interrupt ends the child alone, so that its folder can go. */
+static int watch(Gen *g, OpTestOptions *o)
+{
+    pid_t pid;
+    int status = 0;
+
+    o->flight = mmap(NULL, OP_TEST_FLIGHT_BYTES, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    gen_require(o->flight != MAP_FAILED, "mmap: %s", strerror(errno));
+    fflush(NULL);
+    pid = fork();
+    gen_require(pid >= 0, "fork: %s", strerror(errno));
+    if (pid == 0)
+        run_test(g, o);
+    signal(SIGINT, SIG_IGN);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    signal(SIGINT, SIG_DFL);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT)
+        return 128 + SIGINT;
+    return judge(status, o->flight, g->opt.sanitize != NULL);
+}
+
+/* What a person may name instead of a folder of op folders. */
+static bool is_folder_of_ops(Gen *g, const char *dir)
+{
+    struct stat s;
+
+    if (stat(dir, &s) != 0 || !S_ISDIR(s.st_mode)) {
+        print_line(stderr, "fsdpgen: error: ", "%s: %s", dir,
+                   strerror(errno ? errno : ENOTDIR));
+        return false;
+    }
+    if (stat(gen_printf(g, "%s/op.lua", dir), &s) != 0)
+        return true;
+    print_line(stderr, "fsdpgen: error: ", "%s is one op's folder", dir);
+    print_line(stderr,
+               "  help: ", "name the folder that holds it; --only NAME tests it alone");
+    return false;
+}
+
+int test_op_run(Gen *g, char **argv)
+{
+    const Options *opt = &g->opt;
+    const char *again = getenv(marker);
+    const char *work = NULL;
+    OpTestOptions o = {.ops = opt->input,
+                       .only = opt->only,
+                       .target = opt->target ? opt->target : "cpu",
+                       .cases = opt->cases ? opt->cases : 3,
+                       .seed = opt->seed ? opt->seed : 1,
+                       .jobs = opt->jobs ? (int)opt->jobs : 2,
+                       .person = true};
+    int code;
+
+    errno = 0;
+    if (is_folder_of_ops(g, o.ops))
+        work = again ? again : open_work(g);
+    if (!work)
+        return EXIT_DIAG;
+    o.root = o.work = work;
+    code = preload_asan(g, work, argv);
+    if (code == EXIT_DONE)
+        code = test_op_sources(g, work) ? watch(g, &o) : EXIT_DIAG;
+    if (!opt->keep)
+        nftw(work, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return code;
+}
