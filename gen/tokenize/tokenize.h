@@ -42,6 +42,9 @@ size_t tok_utf8_valid(const char *s, size_t n);
 /* Bytes of white space (Unicode's White_Space) at the start, or the end, of s. */
 size_t tok_space_begin(const char *s, size_t n);
 size_t tok_space_end(const char *s, size_t n);
+/* A text, of which *n bytes are left, without the white space around it, as Python's
+ * strip. */
+const char *tok_strip(const char *s, size_t *n);
 /* Is this text certainly in normal form C? */
 bool tok_is_nfc(const char *s, size_t n);
 /* Appends the normal form C of a text; false with error set. */
@@ -191,11 +194,12 @@ typedef struct TokWorker {
 
 /* The id of an added token by its name, or -1. */
 int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n);
-/* Finds the first added token of one of the two kinds that starts in s[first, limit), including the
- * white space it takes, but nothing before `from`. Returns its id, or -1. */
-int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find, const char *s,
-                       size_t n, size_t from, size_t first, size_t limit, size_t *begin,
-                       size_t *end);
+/* Finds the first added token of one of the two kinds that starts in s[first, limit),
+ * including the white space it takes, but nothing before `from`. Returns its id, or -1.
+ * theirs: not 0 where no special token may lie; NULL: nowhere. */
+int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find,
+                       const char *theirs, const char *s, size_t n, size_t from,
+                       size_t first, size_t limit, size_t *begin, size_t *end);
 /* Appends the ids of a text, which begins after an added token or as the whole does
  * (first); of one that has no added token before it is normalised; of one that is
  * normalised. */

@@ -13,7 +13,7 @@
  *    template's file runs first, with one budget of time and memory for both. Otherwise
  *    state and garbage left by a template would reach the next chats of the same thread,
  *    and the result would depend on the number of threads. */
-#include "tokenize/tokenize.h"
+#include "tokenize/tokenize_chat.h"
 
 #include "base/sandbox.h"
 
@@ -26,31 +26,8 @@ enum {
     MAX_DEPTH = 64,
     CHAT_INSTRUCTIONS = 20000000,
     CHAT_BYTES = 512 << 20,
-    TEXT_BYTES = 512 << 20,
     TEMPLATE_BYTES = 16 << 20,
     BYTES_PER_WORK = 8 /* of a text that is scanned */
-};
-
-typedef struct Range {
-    size_t from, to;
-} Range;
-
-struct TokChat {
-    GenBase base;
-    lua_State *L;      /* of one chat */
-    const char *chunk; /* its name */
-    char *file;        /* the template's text, marked for the sandbox */
-    size_t file_bytes;
-    bool own;     /* it is one of fsdpgen's own */
-    int function; /* registry */
-    TokWorker *w;
-    TokIds *out;
-    const json_t *record, *messages;
-    TokText text, normal; /* of adjacent texts; scratch */
-    size_t bytes, begin;  /* of all texts of the chat; its first id's place in out */
-    Range *spans;         /* targets in the text, in order */
-    size_t n_spans, spans_cap;
-    const TokPiece *pieces; /* of each id */
 };
 
 /* ---- what templates call --------------------------------------------------------- */
@@ -95,26 +72,14 @@ static int lua_target(lua_State *L)
     return 1;
 }
 
-/* Python's white space is Unicode's and four separators. */
-static bool is_separator(char c)
-{
-    return c >= 0x1c && c <= 0x1f;
-}
-
 /* Removes the white space around it, like Python's strip. */
 static int lua_trim(lua_State *L)
 {
-    size_t n, step;
+    size_t n;
     const char *s = luaL_checklstring(L, 1, &n);
 
     sandbox_charge(L, (int64_t)n / BYTES_PER_WORK);
-    while ((step = tok_space_begin(s, n)) > 0 || (n > 0 && is_separator(*s))) {
-        step = step > 0 ? step : 1;
-        s += step;
-        n -= step;
-    }
-    while ((step = tok_space_end(s, n)) > 0 || (n > 0 && is_separator(s[n - 1])))
-        n -= step > 0 ? step : 1;
+    s = tok_strip(s, &n);
     lua_pushlstring(L, s, n);
     return 1;
 }
@@ -162,122 +127,7 @@ static void push_json(lua_State *L, const json_t *v, int depth)
     }
 }
 
-/* ---- parts to ids ---------------------------------------------------------------- */
-
-static void push_target(TokIds *out, uint32_t id, bool target)
-{
-    tok_push(out, id);
-    out->target = tok_grow(out->target, &out->target_cap, out->n, 1);
-    out->target[out->n - 1] = target;
-}
-
-/* The text between two places of c->text, which never decrease. Spans that end before it
- * are skipped for good, so that all texts together visit each span once or twice. */
-typedef struct Part {
-    Range of;
-    bool normalised; /* the tokenizer sees its normal form */
-    TokPlace place;
-} Part;
-
-static size_t span_at(const TokChat *c, size_t *span, size_t from)
-{
-    while (*span < c->n_spans && c->spans[*span].to <= from)
-        ++*span;
-    return *span;
-}
-
-/* The next span, from *span on, that overlaps a part, in bytes of that part as the
- * tokenizer sees it; [SIZE_MAX, SIZE_MAX) if there is none. */
-static bool next_span(TokChat *c, Part *part, size_t span, Range *found)
-{
-    const Range *of = &part->of, *s = &c->spans[span];
-
-    *found = (Range){SIZE_MAX, SIZE_MAX};
-    if (span == c->n_spans || s->from >= of->to)
-        return true;
-    found->from = s->from > of->from ? s->from - of->from : 0;
-    found->to = (s->to < of->to ? s->to : of->to) - of->from;
-    return !part->normalised || (tok_normal_place(c->w->tok, &part->place, found->from,
-                                                  &found->from, c->w->error) &&
-                                 tok_normal_place(c->w->tok, &part->place, found->to,
-                                                  &found->to, c->w->error));
-}
-
-/* Which ids of a part, from `first` on, are targets. */
-static bool mark_part(TokChat *c, Part *part, size_t span, size_t first)
-{
-    TokIds *out = c->out;
-    size_t at = 0;
-    Range r;
-
-    if (!next_span(c, part, span, &r))
-        return false;
-    for (size_t k = first; k < out->n; k++) {
-        const size_t next = at + c->pieces[out->id[k]].n;
-
-        while (r.to <= at)
-            if (!next_span(c, part, ++span, &r))
-                return false;
-        out->target[k] = r.from < next;
-        at = next;
-    }
-    return true;
-}
-
-/* A part of the text between added tokens; span: the first that ends in it or later. */
-static bool encode_part(TokChat *c, Range of, size_t span)
-{
-    const char *s = c->text.s + of.from;
-    const size_t n = of.to - of.from, begin = c->out->n;
-    const bool first = of.from == 0 && begin == c->begin;
-    Part part = {.of = of,
-                 .normalised = !tok_is_normal(c->w->tok, s, n),
-                 .place = {.s = s, .n = n, .scratch = c->normal}};
-    bool good;
-
-    part.place.begins = first ? TOK_BEGINS_TEXT : TOK_BEGINS;
-    if (!tok_encode_between(c->w, s, n, first, TOK_FIND_PLAIN, c->out))
-        return false;
-    c->out->target = tok_grow(c->out->target, &c->out->target_cap, c->out->n + 1, 1);
-    good = mark_part(c, &part, span, begin);
-    c->normal = part.place.scratch;
-    return good;
-}
-
-/* The texts since the last token. */
-static bool flush_text(TokChat *c)
-{
-    const Tokenizer *t = c->w->tok;
-    size_t span = 0;
-
-    for (size_t at = 0, begin, end; at < c->text.n; at = end) {
-        const int64_t id = tok_added_next(t, false, TOK_FIND_PLAIN, c->text.s, c->text.n,
-                                          at, at, c->text.n, &begin, &end);
-
-        if (begin > at && !encode_part(c, (Range){at, begin}, span_at(c, &span, at)))
-            return false;
-        if (id >= 0)
-            push_target(c->out, (uint32_t)id,
-                        span_at(c, &span, begin) < c->n_spans &&
-                            c->spans[span].from < end);
-    }
-    c->text.n = c->n_spans = 0;
-    return true;
-}
-
-static void add_text(TokChat *c, const char *s, size_t n, bool target)
-{
-    if (target && n > 0) {
-        if (c->n_spans > 0 && c->spans[c->n_spans - 1].to == c->text.n) {
-            c->spans[c->n_spans - 1].to += n;
-        } else {
-            c->spans =
-                tok_grow(c->spans, &c->spans_cap, c->n_spans + 1, sizeof *c->spans);
-            c->spans[c->n_spans++] = (Range){c->text.n, c->text.n + n};
-        }
-    }
-    tok_append(&c->text, s, n);
-}
+/* ---- parts ----------------------------------------------------------------------- */
 
 /* Takes the part on top of the stack, the k-th. */
 static void take_part(lua_State *L, TokChat *c, lua_Integer k)
@@ -296,9 +146,9 @@ static void take_part(lua_State *L, TokChat *c, lua_Integer k)
 
             if (id < 0 || id > c->w->tok->max_id)
                 luaL_error(L, "part %I: there is no id %I", k, id);
-            if (!flush_text(c))
+            if (!tok_chat_flush(c))
                 luaL_error(L, "%s", c->w->error);
-            push_target(c->out, (uint32_t)id, target);
+            tok_chat_push(c->out, (uint32_t)id, target);
             lua_pop(L, 1);
             return;
         }
@@ -314,10 +164,8 @@ static void take_part(lua_State *L, TokChat *c, lua_Integer k)
     s = lua_tolstring(L, -1, &n);
     if (tok_utf8_valid(s, n) < n)
         luaL_error(L, "part %I is not UTF-8", k);
-    c->bytes += n;
-    if (c->bytes > TEXT_BYTES)
-        luaL_error(L, "the chat is a text of more than %d MiB", TEXT_BYTES >> 20);
-    add_text(c, s, n, target);
+    if (!tok_chat_add(c, s, n, target))
+        luaL_error(L, "%s", c->w->error);
 }
 
 static bool is_part_key(lua_State *L, int index)
@@ -384,7 +232,7 @@ static int run(lua_State *L)
         take_part(L, c, k);
         lua_pop(L, 1);
     }
-    if (!flush_text(c))
+    if (!tok_chat_flush(c))
         return luaL_error(L, "%s", c->w->error);
     return 0;
 }
@@ -430,9 +278,11 @@ static bool read_template(TokChat *c, const char *name, char *error)
         return true;
     }
     if (n < 4 || strcmp(name + n - 4, ".lua")) {
-        snprintf(error, TOK_ERROR_BYTES,
-                 "--template %.100s: there is chatml, llama3, and what a FILE.lua says",
-                 name);
+        snprintf(
+            error, TOK_ERROR_BYTES,
+            "--template %.100s: there is chatml, llama3, tokenizer (the model's own), "
+            "FILE.jinja, tokenizer_config.json, and what a FILE.lua says",
+            name);
         return false;
     }
     c->chunk = gen_printf(base_gen(&c->base), "@%s", name);
@@ -476,6 +326,13 @@ TokChat *tok_chat_open(TokWorker *w, const char *template, char *error)
 
     c->w = w;
     c->pieces = w->tok->vocab.pieces;
+    c->find = TOK_FIND_PLAIN;
+    if (tok_is_jinja(template)) {
+        if (tok_jinja_open(c, template, error))
+            return c;
+        tok_chat_close(c);
+        return NULL;
+    }
     if (!read_template(c, template, error)) {
         free(c);
         return NULL;
@@ -492,7 +349,9 @@ void tok_chat_close(TokChat *c)
 {
     if (!c)
         return;
-    lua_close(c->L);
+    if (c->L)
+        lua_close(c->L);
+    json_decref(c->config);
     free(c->text.s);
     free(c->normal.s);
     free(c->spans);
@@ -533,25 +392,12 @@ static bool check_message(const TokChat *c, const json_t *m, size_t i, char *err
     return false;
 }
 
-bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokIds *out,
-                  char *error)
+/* Each chat of a template in Lua has a fresh state. */
+static bool run_lua(TokChat *c, char *error)
 {
-    lua_State *L;
+    lua_State *L = c->L = sandbox_again(c->L);
     int status;
 
-    if (!json_is_array(messages) || json_array_size(messages) == 0) {
-        snprintf(error, TOK_ERROR_BYTES, "the messages are not a list, or an empty one");
-        return false;
-    }
-    for (size_t i = 0; i < json_array_size(messages); i++)
-        if (!check_message(c, json_array_get(messages, i), i, error))
-            return false;
-    c->messages = messages;
-    c->record = record;
-    c->out = out;
-    c->text.n = c->n_spans = c->bytes = 0;
-    c->begin = out->n;
-    L = c->L = sandbox_again(c->L);
     if (!load_template(c, error))
         return false;
     lua_settop(L, 0);
@@ -559,4 +405,22 @@ bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokI
     lua_pushlightuserdata(L, c);
     status = sandbox_status(L, lua_pcall(L, 1, 0, 0));
     return status == LUA_OK || failed(L, error);
+}
+
+bool tok_chat_run(TokChat *c, const json_t *list, const json_t *record, TokIds *out,
+                  char *error)
+{
+    json_t *messages = tok_messages(list, !c->jinja, error);
+    bool good = messages != NULL;
+
+    for (size_t i = 0; good && i < json_array_size(messages); i++)
+        good = check_message(c, json_array_get(messages, i), i, error);
+    c->messages = messages;
+    c->record = record;
+    c->out = out;
+    c->text.n = c->n_spans = c->bytes = 0;
+    c->begin = out->n;
+    good = good && (c->jinja ? tok_jinja_run(c, error) : run_lua(c, error));
+    json_decref(messages);
+    return good;
 }

@@ -14,9 +14,22 @@
 
 enum { MAX_PIECE_BYTES = 1 << 30 }; /* a merge counts three times as many pairs */
 
-int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find, const char *s,
-                       size_t n, size_t from, size_t first, size_t limit, size_t *begin,
-                       size_t *end)
+/* Does this added token lie at s[at]? */
+static bool lies_at(const TokAdded *a, TokFind find, const char *theirs, const char *s,
+                    size_t n, size_t at)
+{
+    if ((a->special && find == TOK_FIND_PLAIN) || a->n > n - at ||
+        memcmp(s + at, a->s, a->n) != 0)
+        return false;
+    for (size_t i = at; a->special && theirs && i < at + a->n; i++)
+        if (theirs[i])
+            return false;
+    return true;
+}
+
+int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find,
+                       const char *theirs, const char *s, size_t n, size_t from,
+                       size_t first, size_t limit, size_t *begin, size_t *end)
 {
     for (size_t at = first; at < limit && t->has_added[normalized]; at++) {
         const unsigned char c = (unsigned char)s[at];
@@ -24,8 +37,7 @@ int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find, const 
         for (int k = t->added_from[c]; k < t->added_from[c + 1]; k++) {
             const TokAdded *a = &t->added[k];
 
-            if (a->normalized != normalized || (a->special && find == TOK_FIND_PLAIN) ||
-                a->n > n - at || memcmp(s + at, a->s, a->n))
+            if (a->normalized != normalized || !lies_at(a, find, theirs, s, n, at))
                 continue;
             *begin = at - (a->lstrip ? tok_space_end(s + from, at - from) : 0);
             *end = at + a->n;
@@ -122,7 +134,7 @@ bool tok_encode_part(TokWorker *w, const char *s, size_t n, TokFind find, TokIds
 {
     for (size_t at = 0, begin, end; at < n; at = end) {
         const int64_t id =
-            tok_added_next(w->tok, true, find, s, n, at, at, n, &begin, &end);
+            tok_added_next(w->tok, true, find, NULL, s, n, at, at, n, &begin, &end);
 
         if (begin > at && !cut(w, 0, s + at, begin - at, out))
             return false;
@@ -149,8 +161,8 @@ bool tok_encode(TokWorker *w, const char *s, size_t n, bool first, TokIds *out)
     for (size_t i = 0; !w->tok->file && i < n; i++)
         tok_push(out, (unsigned char)s[i]);
     for (size_t at = 0, begin, end; w->tok->file && at < n; at = end) {
-        const int64_t id =
-            tok_added_next(w->tok, false, TOK_FIND_ALL, s, n, at, at, n, &begin, &end);
+        const int64_t id = tok_added_next(w->tok, false, TOK_FIND_ALL, NULL, s, n, at, at,
+                                          n, &begin, &end);
 
         if (begin > at && !tok_encode_between(w, s + at, begin - at, first && at == 0,
                                               TOK_FIND_ALL, out))

@@ -132,8 +132,8 @@ static bool find_token(const TokReader *r, Window *w, size_t from, size_t *begin
     }
     w->scanned = w->scanned > from ? w->scanned : from;
     limit = limit > w->scanned ? limit : w->scanned;
-    if (tok_added_next(t, w->normalized, TOK_FIND_ALL, s, n, from, w->scanned, limit,
-                       begin, end) >= 0) {
+    if (tok_added_next(t, w->normalized, TOK_FIND_ALL, NULL, s, n, from, w->scanned,
+                       limit, begin, end) >= 0) {
         if (*end < n || w->ended || !t->takes_space[w->normalized])
             return true;
         limit = *begin; /* white space after it may continue */

@@ -83,6 +83,8 @@ static bool run_record(TokWorker *w, const TokOptions *o, TokJob *job,
     const json_t *v = json_object_get(record, o->field);
     char names[160];
 
+    if (!v && w->chat && !strcmp(o->field, "messages"))
+        v = json_object_get(record, "conversations"); /* ShareGPT's */
     if (!json_is_object(record))
         return line_failed(job, line, "a line is one JSON object");
     if (!v)

@@ -6,7 +6,7 @@
 
 static const char *template_name(int i)
 {
-    static const char *const names[] = {"chatml", "llama3", NULL};
+    static const char *const names[] = {"chatml", "llama3", "tokenizer", NULL};
 
     return names[i];
 }
@@ -26,9 +26,8 @@ const Option tok_option_table[] = {
      STORE_TEXT, VALUE_FILE, AT(tokenizer), TOK_COMMAND, tokenizer_name, 0},
     {0, "field", "NAME", "of JSON lines: the text (default: text; of chats: messages)",
      STORE_TEXT, VALUE_TEXT, AT(field), TOK_COMMAND, NULL, 0},
-    {0, "template", "NAME",
-     "lines are chats: chatml, llama3 or FILE.lua; adds X.bin.mask", STORE_TEXT,
-     VALUE_FILE, AT(template), TOK_COMMAND, template_name, 0},
+    {0, "template", "NAME", "lines are chats: chatml, llama3, tokenizer, a file",
+     STORE_TEXT, VALUE_FILE, AT(template), TOK_COMMAND, template_name, 0},
     {0, "end", "TOKEN", "put behind each document: a token's name or an id", STORE_TEXT,
      VALUE_TEXT, AT(end), TOK_COMMAND, NULL, 0},
     {0, "no-special", NULL, "leave out what the tokenizer puts around a text",

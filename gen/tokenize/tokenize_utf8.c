@@ -95,7 +95,28 @@ size_t tok_space_end(const char *s, size_t n)
     return n - at;
 }
 
-/* Characters below U+0300 do not combine or decompose. */
+/* Python's white space is Unicode's and four separators. */
+static bool is_separator(char c)
+{
+    return c >= 0x1c && c <= 0x1f;
+}
+
+const char *tok_strip(const char *s, size_t *bytes)
+{
+    size_t n = *bytes, step;
+
+    while ((step = tok_space_begin(s, n)) > 0 || (n > 0 && is_separator(*s))) {
+        step = step > 0 ? step : 1;
+        s += step;
+        n -= step;
+    }
+    while ((step = tok_space_end(s, n)) > 0 || (n > 0 && is_separator(s[n - 1])))
+        n -= step > 0 ? step : 1;
+    *bytes = n;
+    return s;
+}
+
+/* Nothing below U+0300 combines or decomposes into something else. */
 bool tok_is_nfc(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)

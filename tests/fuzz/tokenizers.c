@@ -3,17 +3,17 @@
  * with a few bytes, words or stretches changed. Each is refused with a message that has a
  * place, or taken; then ids of a text are within its vocabulary, have texts themselves,
  * and are the same whether the text is done at once or in stretches, of which some see
- * little of what follows them. Chat templates are changed, too: what comes of a chat is
- * an error, or ids with a mask, and the same ones again. */
+ * little of what follows them. Chat templates, in Lua and in Jinja, are changed, too:
+ * what comes of a chat is an error, or ids with a mask, and the same ones again. */
 #include "batch.h"
 #include "gen.h"
 #include "tokenize/tokenize.h"
 
 #include <string.h>
 
-enum { MAX_FILES = 6, TEXT_BYTES = 3000 };
+enum { MAX_FILES = 6, MAX_TEMPLATES = 5, TEXT_BYTES = 3000 };
 
-static Str original[MAX_FILES], template;
+static Str original[MAX_FILES], template[MAX_TEMPLATES];
 static int files;
 
 static const char *const words[] = {"null",
@@ -162,21 +162,23 @@ static const char *chat_case(Random *r, int *taken)
 {
     TokWorker w = {.match = tok_match_open(), .bpe = tok_bpe_open()};
     char error[TOK_ERROR_BYTES] = "";
-    const char *problem = NULL;
+    const uint32_t which = random_below(r, MAX_TEMPLATES);
+    const char *problem = NULL, *name = which == 0 ? "t.lua" : "t.jinja";
     Str s = {0};
     Gen g = {0};
     Tokenizer t;
 
-    str_add(&s, template.s, template.n);
+    str_add(&s, template[which].s, template[which].n);
     for (uint32_t k = random_below(r, 4); k; k--)
         mutate_text(r, &s);
-    if (!write_file("t.json", &original[2]) || !write_file("t.lua", &s))
+    if (!write_file("t.json", &original[random_below(r, 2) ? 2 : 4]) ||
+        !write_file(name, &s))
         return "a file cannot be written";
     free(s.s);
     if (!tok_load(&g, &t, "t.json", TOK_FOR_CHATS))
         return "the tokenizer is refused";
     w.tok = &t;
-    w.chat = tok_chat_open(&w, "t.lua", error);
+    w.chat = tok_chat_open(&w, name, error);
     if (!w.chat)
         return error[0] ? NULL : "a template refused without a message";
     ++*taken;
@@ -224,6 +226,10 @@ static bool read_file(const char *name, Str *to)
 
 static int read_files(void)
 {
+    static const char *const templates[] = {
+        "templates/chat/chatml.lua", "tests/tokenize/templates/qwen3.jinja",
+        "tests/tokenize/templates/llama3.jinja", "tests/tokenize/templates/granite.jinja",
+        "tests/tokenize/templates/gemma.jinja"};
     static const char *const names[] = {"gpt2",   "llama3", "qwen",
                                         "llama2", "phi3",   "gemma"};
 
@@ -234,7 +240,10 @@ static int read_files(void)
         if (!read_file(name, &original[i]))
             return 0;
     }
-    return read_file("templates/chat/chatml.lua", &template) ? MAX_FILES : 0;
+    for (int i = 0; i < MAX_TEMPLATES; i++)
+        if (!read_file(templates[i], &template[i]))
+            return 0;
+    return MAX_FILES;
 }
 
 int main(int argc, char **argv)

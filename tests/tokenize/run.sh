@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # fsdpgen tokenize: ids equal to those of the `tokenizers` package (data/, made by
-# make_data.py, make_sentence.py), the same bytes whatever the number of threads, hostile inputs refused with a
+# make_data.py and its like), the same bytes whatever the number of threads, hostile inputs refused with a
 # place and nothing left behind. FULL=1: 1 MB of English and 50,000 code points, with the
 # package itself where Python has it, and lists of added tokens beside it (added.py).
 set -u
@@ -455,12 +455,16 @@ large() { # with what has to be installed
 . "$here/pairs.sh"
 . "$here/hostile.sh"
 . "$here/sentence.sh"
+. "$here/jinja.sh"
 part pairs pairs
 part same_ids same_ids "$data" english points edges
 part sentence sentence
 part documents documents
 part terminal terminal
 part chats:documents chats
+part forms forms
+part renderings renderings
+part jinja jinja
 part memory memory
 part normal_form normal_form
 part stretches stretches
