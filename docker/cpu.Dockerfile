@@ -7,7 +7,7 @@
 FROM debian:12-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends \
         cmake gcc libc6-dev libjansson-dev liblua5.4-dev libpcre2-dev libutf8proc-dev \
-        libxxhash-dev libyaml-dev make pkg-config && \
+        libxxhash-dev libyaml-dev libzstd-dev make pkg-config && \
     rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY CMakeLists.txt LICENSE LICENSE-MIT-0 README.md ./
@@ -24,7 +24,7 @@ RUN cmake -S . -B build -DFSDPGEN_TESTS=OFF -DFSDPGEN_RUNTIME=OFF && \
 FROM debian:12-slim
 RUN apt-get update && apt-get install -y --no-install-recommends \
         gcc libc6-dev libdnnl-dev libjansson4 liblua5.4-0 libpcre2-8-0 libutf8proc2 \
-        libxxhash0 libyaml-0-2 make && \
+        libxxhash0 libyaml-0-2 libzstd1 make && \
     rm -rf /var/lib/apt/lists/* && \
     useradd --create-home fsdpgen
 COPY --from=build /usr/local /usr/local

@@ -17,6 +17,7 @@ build|libxxhash-dev|hashes|pkg-config --exists libxxhash
 build|libyaml-dev|reads Accelerate's configurations|pkg-config --exists yaml-0.1
 build|libpcre2-dev|patterns of tokenizers|pkg-config --exists libpcre2-8
 build|libutf8proc-dev|Unicode's normal form C, for tokenizers|pkg-config --exists libutf8proc
+build|libzstd-dev|reads packed texts|pkg-config --exists libzstd
 run|libdnnl-dev|fast matrix products (oneDNN)|deps_header oneapi/dnnl/dnnl.h
 test|libcmocka-dev|C tests|pkg-config --exists cmocka
 test|libopenblas-dev|matrix products by a CBLAS, tested too|pkg-config --exists openblas
@@ -25,6 +26,7 @@ test|clang|ThreadSanitizer with an OpenMP it understands|command -v clang
 test|libclang-rt-dev|its runtime|deps_archive 'libclang_rt.tsan*'
 test|libomp-dev|LLVM's OpenMP, with Archer|deps_archive 'libarcher*'
 test|procps|finds ranks that were left behind|command -v pgrep
+test|zstd|packs texts for tokenize|command -v zstd
 test|diffutils|compares folders|command -v cmp
 test|tmux|a terminal whose text is looked at|command -v tmux
 test|git|names the commit in reports|command -v git

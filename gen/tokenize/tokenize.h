@@ -12,6 +12,7 @@
 #include "base/options.h"
 
 #include <jansson.h>
+#include <sys/types.h>
 
 enum { TOK_ERROR_BYTES = 512, TOK_MAX_STEPS = 8, TOK_MAX_AROUND = 16 };
 
@@ -242,9 +243,12 @@ bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokI
 
 /* ---- tokenize_read.c ------------------------------------------------------------- */
 
+typedef struct TokZstd TokZstd;
 typedef struct TokFile {
     const char *name;
     int fd;
+    bool is_zstd;
+    TokZstd *zstd;    /* NULL: it is not, or there is no library */
     bool text, ended; /* text: it must be UTF-8 */
     FileMark mark;
     int64_t bytes, checked,
@@ -256,6 +260,17 @@ bool tok_file_open(TokFile *f, const char *name, bool text, char *error);
 /* Appends the next bytes; ended: there are no more, and the file did not change. */
 bool tok_file_read(TokFile *f, TokText *to, char *error);
 void tok_file_close(TokFile *f);
+
+/* ---- tokenize_zstd.c ------------------------------------------------------------- */
+
+extern const char tok_without_zstd[]; /* what is told then; "": there is the library */
+/* Is a file zstd, by its name or the first n bytes of it? */
+bool tok_is_zstd(const char *name, const char *s, size_t n);
+TokZstd *tok_zstd_open(void);
+void tok_zstd_close(TokZstd *z);
+/* Like read() of what the file unpacks to; -1 with error set. f->bytes counts the file's
+ * own bytes. */
+ssize_t tok_zstd_read(TokFile *f, char *to, size_t n, char *error);
 
 /* ---- tokenize_input.c, tokenize_lines.c, tokenize_jobs.c ------------------------- */
 

@@ -23,7 +23,8 @@ static bool has_suffix(const char *s, const char *suffix)
 bool tok_is_lines(const TokOptions *o, const char *name)
 {
     return o->jsonl || o->template || has_suffix(name, ".jsonl") ||
-           has_suffix(name, ".ndjson");
+           has_suffix(name, ".ndjson") || has_suffix(name, ".jsonl.zst") ||
+           has_suffix(name, ".ndjson.zst");
 }
 
 static bool begins(const char *s, size_t n, const char *with, size_t bytes)
@@ -67,7 +68,11 @@ static bool check_input(const TokOptions *o, const char *name, char *error)
         n = pread(fd, begin, sizeof begin, 0);
         if (mark.bytes >= 4 && pread(fd, end, sizeof end, mark.bytes - 4) != 4)
             end[0] = '\0';
-        problem = n < 0 ? file_problem(errno) : tok_no_text(begin, (size_t)n, end);
+        problem = n < 0 ? file_problem(errno)
+                  : !tok_is_zstd(name, begin, (size_t)n)
+                      ? tok_no_text(begin, (size_t)n, end)
+                  : tok_without_zstd[0] ? tok_without_zstd
+                                        : NULL;
         close(fd);
     }
     if (!problem && o->field && !tok_is_lines(o, name))

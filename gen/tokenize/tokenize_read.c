@@ -19,15 +19,25 @@ static bool fails(const TokFile *f, char *error, const char *why)
 
 bool tok_file_open(TokFile *f, const char *name, bool text, char *error)
 {
+    char begin[4];
+    ssize_t got;
+
     *f = (TokFile){.name = name, .text = text, .line = 1};
     f->fd = file_open(name, &f->mark);
-    return f->fd >= 0 || fails(f, error, file_problem(errno));
+    if (f->fd < 0)
+        return fails(f, error, file_problem(errno));
+    got = pread(f->fd, begin, sizeof begin, 0);
+    f->is_zstd = tok_is_zstd(name, begin, got > 0 ? (size_t)got : 0);
+    f->zstd = f->is_zstd ? tok_zstd_open() : NULL;
+    return true;
 }
 
 void tok_file_close(TokFile *f)
 {
     if (f->fd >= 0)
         close(f->fd);
+    tok_zstd_close(f->zstd);
+    f->zstd = NULL;
     f->fd = -1;
 }
 
@@ -59,6 +69,19 @@ static bool check_text(TokFile *f, const char *s, size_t n, bool ended, size_t *
     return true;
 }
 
+static ssize_t read_plain(TokFile *f, char *to, char *error)
+{
+    ssize_t got;
+
+    do
+        got = read(f->fd, to, READ_BYTES);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        fails(f, error, file_problem(errno));
+    f->bytes += got > 0 ? got : 0;
+    return got;
+}
+
 bool tok_file_read(TokFile *f, TokText *to, char *error)
 {
     size_t n = f->n_rest, good;
@@ -66,12 +89,10 @@ bool tok_file_read(TokFile *f, TokText *to, char *error)
 
     to->s = tok_grow(to->s, &to->cap, to->n + sizeof f->rest + READ_BYTES, 1);
     memcpy(to->s + to->n, f->rest, n);
-    do
-        got = read(f->fd, to->s + to->n + n, READ_BYTES);
-    while (got < 0 && errno == EINTR);
+    got = f->is_zstd ? tok_zstd_read(f, to->s + to->n + n, READ_BYTES, error)
+                     : read_plain(f, to->s + to->n + n, error);
     if (got < 0)
-        return fails(f, error, file_problem(errno));
-    f->bytes += got;
+        return false;
     f->ended = got == 0;
     if (f->bytes > f->mark.bytes ||
         (f->ended && (f->bytes < f->mark.bytes || file_changed(f->fd, &f->mark))))

@@ -376,7 +376,7 @@ dockerfiles() {
         check "$name builds with the packages of tests/deps.sh" test "$(packages_of "$file" 1)" = "$want"
         check "$name: what runs has a compiler and make" test "$(packages_of "$file" 2 | grep -cxE 'gcc|libc6-dev|make')" = 3
         check "$name: libraries, not their headers" test "$(packages_of "$file" 2 | grep -cE \
-            '^(libjansson|liblua5.4-|libpcre2-8-|libutf8proc|libxxhash|libyaml-0-)[0-9]+$')" = 6
+            '^(libjansson|liblua5.4-|libpcre2-8-|libutf8proc|libxxhash|libyaml-0-|libzstd)[0-9]+$')" = 7
         check "$name: each image has a tag" test -z "$(grep '^FROM ' "$file" | grep -vE '^FROM [a-z/]+:[a-z0-9.-]*[0-9][a-z0-9.-]*( AS [a-z]+)?$')"
         check "$name: no registry's host, no latest" test -z "$(grep -E '^FROM ([^/ ]*\.[^/ ]*/|.*:latest)' "$file")"
         check "$name: package lists are removed" test "$(grep -c 'rm -rf /var/lib/apt/lists' "$file")" = 2

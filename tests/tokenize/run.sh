@@ -299,6 +299,81 @@ archive() {
     refused "$1 as lines" 1 "$out/archive: $2" --jsonl "$out/archive"
 }
 
+# Texts and lines that zstd packed, in one frame, several, or with skippable ones, have the ids of
+# what was packed; files that are cut off or go on with something else are refused, at any byte.
+packed() {
+    local kind=(--tokenizer "$data/qwen.json" --force) n bytes
+    if ! command -v zstd >/dev/null 2>&1; then
+        echo "skipped: packed texts: no zstd"
+        return
+    fi
+    zstd -qf "$data/english.txt" -o "$out/english.zst"
+    if tok "${kind[@]}" -o "$out/z.bin" "$out/english.zst" 2>&1 | grep -q "built without libzstd"; then
+        echo "skipped: packed texts: built without libzstd"
+        return
+    fi
+    check "a packed text" cmp <(ids_of "$out/z.bin") "$data/english.qwen.ids"
+    perl -e 'local $/; my $s = <STDIN>; print map { "{\"text\": \"$_ a word\"}\n" } 1 .. 200000' \
+        </dev/null >"$out/lines.jsonl"
+    head -n 100000 "$out/lines.jsonl" | zstd -q >"$out/lines.jsonl.zst"
+    printf '\x50\x2a\x4d\x18\x03\x00\x00\x00abc' >>"$out/lines.jsonl.zst"
+    tail -n +100001 "$out/lines.jsonl" | zstd -q --no-check >>"$out/lines.jsonl.zst"
+    tok "${kind[@]}" -o "$out/plain.bin" "$out/lines.jsonl" >/dev/null 2>&1
+    for n in 1 3; do
+        check "packed lines of two frames on $n threads" tok "${kind[@]}" --threads $n -o "$out/z.bin" \
+            "$out/lines.jsonl.zst"
+        check "as they were" cmp "$out/z.bin" "$out/plain.bin"
+    done
+    printf '\x50\x2a\x4d\x18\x03\x00\x00\x00abc' >"$out/skip.zst"
+    cat "$out/english.zst" >>"$out/skip.zst"
+    check "a frame that says nothing" tok "${kind[@]}" -o "$out/z.bin" "$out/skip.zst"
+    check "goes unread" cmp <(ids_of "$out/z.bin") "$data/english.qwen.ids"
+    bytes=$(stat -c %s "$out/english.zst")
+    for n in 0 1 3 5 17 $((bytes / 2)) $((bytes - 1)); do
+        head -c "$n" "$out/english.zst" >"$out/cut.zst"
+        refused "cut off at $n" 1 "cut.zst: byte $((n + 1)) of the zstd file: is cut off here" \
+            --tokenizer "$data/qwen.json" "$out/cut.zst"
+    done
+    (cat "$out/english.zst" && printf 'garbage') >"$out/more.zst"
+    refused "garbage behind it" 1 "byte $((bytes + 1)) of the zstd file: what follows the last frame is not zstd" \
+        --tokenizer "$data/qwen.json" "$out/more.zst"
+    perl -pe 'BEGIN { undef $/ } substr($_, 200, 1) ^= "\x55"' <"$out/english.zst" >"$out/bad.zst"
+    refused "a changed byte" 1 "of the zstd file: " --tokenizer "$data/qwen.json" "$out/bad.zst"
+    cp "$data/english.txt" "$out/text.zst"
+    refused "a text by that name" 1 "text.zst: byte 1 of the zstd file: is not zstd" \
+        --tokenizer "$data/qwen.json" "$out/text.zst"
+    # as a stream: the frame says its window, not its size
+    zstd -q --long=30 <"$out/lines.jsonl" >"$out/long.jsonl.zst"
+    refused "a large window" 1 "needs a window of more than 128 MiB" \
+        --tokenizer "$data/qwen.json" "$out/long.jsonl.zst"
+    printf '{"text": "a"}\n{"text": 3}\n' | zstd -q >"$out/wrong.jsonl.zst"
+    refused "a line of it" 1 'wrong.jsonl.zst:2: the field `text` is not text' \
+        --tokenizer "$data/qwen.json" "$out/wrong.jsonl.zst"
+    printf 'a\n\377b' | zstd -q >"$out/latin.zst"
+    refused "what is not UTF-8" 1 "latin.zst:2: byte 2 is not UTF-8" --tokenizer "$data/qwen.json" "$out/latin.zst"
+}
+
+# The script of docs/data.md makes JSON lines of Parquet, where Python has its package.
+parquet() {
+    [ "$FULL" = 1 ] || return 0
+    local python=${PYTHON:-python3}
+    if ! "$python" -c 'import pyarrow' 2>/dev/null; then
+        echo "skipped: Parquet: no Python package pyarrow"
+        return
+    fi
+    sed -n '/^<!-- file parquet.py -->$/,/^```$/p' "$ROOT/docs/data.md" | sed '1,2d;$d' >"$out/parquet.py"
+    "$python" - "$data/chats.jsonl" "$out/chats.parquet" <<'PY'
+import json, sys
+import pyarrow, pyarrow.parquet
+rows = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+pyarrow.parquet.write_table(pyarrow.Table.from_pylist([dict(r, extra=1) for r in rows]), sys.argv[2])
+PY
+    check "Parquet by the script" tok_script "$python" "$out/parquet.py" messages "$out/chats.parquet"
+    check "its chats" tok --tokenizer "$data/qwen.json" --template chatml -o "$out/parquet.bin" "$out/parquet.jsonl"
+    check "have their ids" cmp <(ids_of "$out/parquet.bin") "$data/chats.chatml.ids"
+}
+tok_script() { "$@" >"$out/parquet.jsonl"; }
+
 # no_output NAME PATTERN FILE ARGS...: refused with and without --force; FILE is as it was
 no_output() {
     local name=$1 pattern=$2 file=$3 force before
@@ -316,8 +391,6 @@ files() {
     local kind=(--tokenizer "$data/gpt2.json") text=$data/english.txt name
     gzip -c "$text" >"$out/archive"
     archive gzip "is gzip: unpack it first"
-    printf '\x28\xb5\x2f\xfd\x04\x00' >"$out/archive"
-    archive zstd "is zstd: unpack it first"
     printf 'PAR1 of a file PAR1' >"$out/archive"
     archive Parquet "is Parquet: write it as JSON lines first"
     printf 'PK\3\4 of a file' >"$out/archive"
@@ -471,6 +544,8 @@ part stretches stretches
 part unknown_parts unknown_parts
 part inputs inputs
 part files files
+part packed packed
+part parquet parquet
 part changing changing
 part loops loops
 part escapes:documents escapes
