@@ -147,3 +147,21 @@ Pos json_place(const char *file, const char *text, size_t bytes, const char *pat
         skip_value(&s);
     return json_offset(file, text, bytes, from, s.at - from);
 }
+
+const char *json_problem(Gen *g, const json_error_t *error)
+{
+    const char *near = strstr(error->text, " near ");
+
+    switch (json_error_code(error)) {
+    case json_error_premature_end_of_input:
+        return "the file ends before its JSON does";
+    case json_error_numeric_overflow:
+        return gen_printf(g, "the number is too large%s", near ? near : "");
+    case json_error_duplicate_key:
+        return gen_strdup(g, error->text);
+    case json_error_invalid_utf8:
+        return "the text is not UTF-8";
+    default:
+        return near ? gen_printf(g, "this is not JSON%s", near) : "this is not JSON";
+    }
+}

@@ -78,6 +78,8 @@ static OptionsFound unknown_command(OptionReader *r, const char *word, const cha
                 "unknown command %s: fsdpgen MODEL.lua -o DIR writes a trainer, `make -C "
                 "DIR` builds it, and DIR/trainer --data FILE trains",
                 word);
+    if (!strcmp(word, "help") || !strcmp(word, "version"))
+        return options_wrong(r, "unknown command %s; did you mean --%s?", word, word);
     return options_wrong(
         r, "unknown command %s%s%s; without a command a description is generated", word,
         near ? "; did you mean " : "", near ? near : "");
@@ -116,8 +118,11 @@ OptionsFound options_open(OptionReader *r)
             r->named = true;
             return OPTIONS_GO;
         }
-    near = word && !is_lua(word) ? near_command(r, word) : NULL;
-    return near && access(word, F_OK) ? unknown_command(r, word, near) : OPTIONS_GO;
+    if (!word || is_lua(word) || !access(word, F_OK) ||
+        !access(gen_printf(r->g, "%s.lua", word), F_OK))
+        return OPTIONS_GO;
+    near = near_command(r, word);
+    return near || !strpbrk(word, "./") ? unknown_command(r, word, near) : OPTIONS_GO;
 }
 
 /* ---- one option ------------------------------------------------------------------ */
@@ -147,8 +152,10 @@ static OptionsFound unknown_option(OptionReader *r, const char *name, size_t byt
     diag_option(name, bytes, names, n, error, sizeof error);
     return options_wrong(
         r, "%s%s", error,
-        strstr(error, "did you mean") || !named_option(r->command, "set", 3)
-            ? ""
+        strstr(error, "did you mean") || !named_option(r->command, "set", 3) ? ""
+        : bytes == 7 && !memcmp(name, "dry-run", 7)
+            ? "; fsdpgen plan MODEL.lua prints what a folder would hold, and writes "
+              "nothing"
             : "; a field of the description is set by --set FIELD=VALUE");
 }
 

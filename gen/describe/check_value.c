@@ -116,7 +116,9 @@ static bool check_int(Check *c, const Field *f, const char *path, Site site)
                         "%s: %s is not an integer that fits", path, check_show(c->g, -1));
         else
             check_error(c, site.pos,
-                        gen_printf(c->g, "use %.0f or %.0f", floor(v), ceil(v)),
+                        v > 0 && v < 1 && !strcmp(path, "lr.warmup")
+                            ? "write a number of steps, not a share of them: warmup = 100"
+                            : gen_printf(c->g, "use %.0f or %.0f", floor(v), ceil(v)),
                         "%s: %s is not an integer", path, check_show(c->g, -1));
         return false;
     }

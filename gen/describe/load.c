@@ -171,6 +171,31 @@ static const char *help_for_line(Gen *g, Pos pos)
     return help;
 }
 
+/* Looks for `require arch.llama` above the place where Lua failed: Lua takes it for the
+ * end of one statement and the start of another. */
+static bool requires_without_quotes(const LexFile *f, Pos *pos)
+{
+    const char *end = f->text + f->bytes;
+    bool comment = false;
+    int line = 1;
+
+    for (const char *p = f->text; p < end && line <= pos->line; p++) {
+        const char *q = p + 7;
+
+        line += *p == '\n';
+        comment = *p != '\n' && (comment || (end - p > 2 && !memcmp(p, "--", 2)));
+        if (comment || end - p < 9 || memcmp(p, "require ", 8) != 0)
+            continue;
+        while (q < end && *q == ' ')
+            q++;
+        if (q < end && ((*q >= 'a' && *q <= 'z') || (*q >= 'A' && *q <= 'Z'))) {
+            *pos = lex_word(f, line, "require");
+            return true;
+        }
+    }
+    return false;
+}
+
 void loader_lua_error(Gen *g, const char *what, Pos other)
 {
     char *mark;
@@ -208,6 +233,11 @@ void loader_lua_error(Gen *g, const char *what, Pos other)
         pos = lex_word(f, (int)line, word);
     }
     help = help ? help : help_for_line(g, pos);
+    at = pos.line ? loader_file(g->loader, pos.file) : NULL;
+    if (at && !help && strstr(text, " near ") && requires_without_quotes(at, &pos)) {
+        help = "write require \"arch.llama\"";
+        text = "require needs the module's name in quotes";
+    }
     text = lua_plain(g, text, &help);
     help = help ? help : help_for_lua(&text);
     at = sandbox->where_line ? loader_file(g->loader, sandbox->where_source) : NULL;

@@ -109,6 +109,24 @@ static const char *plain_compare(Gen *g, const char *text)
     return gen_printf(g, "comparing %s: they have no order", text);
 }
 
+/* "add a 'number' with a 'string'": arithmetic on a text that is not a number. */
+static const char *plain_arithmetic(Gen *g, const char *text, const char **help)
+{
+    const char *verb = strstr(text, " a '"), *with = strstr(text, "' with a '");
+
+    if (!strncmp(text, "divide by zero", 14) || !strncmp(text, "perform 'n", 10)) {
+        *help = *help ? *help : "the value after `//` or `%` is 0";
+        return "a number is divided by zero";
+    }
+    if (!verb || !with)
+        return NULL;
+    *help = *help ? *help : "numbers have no quotes, and .. joins texts";
+    return gen_printf(g, "%s and %s are given to `%.*s`, which takes numbers",
+                      plain_type(g, verb + 4, strcspn(verb + 4, "'")),
+                      plain_type(g, with + 10, strcspn(with + 10, "'")),
+                      (int)(verb - text), text);
+}
+
 /* ---- the parser ------------------------------------------------------------------ */
 
 /* What follows the last " near ": `seq`, or the end of the file. */
@@ -156,6 +174,8 @@ static const char *plain_expected(Gen *g, const char *text, size_t n, const char
             *help ? *help : "a file ends with its `return`, a value with one expression";
         return gen_printf(g, "nothing can follow here, but %s does", token);
     }
+    if (!*help && !strncmp(what, "'", 1))
+        *help = gen_printf(g, "add %s", what);
     return gen_printf(g, "%s is missing before %s", what, token);
 }
 
@@ -170,6 +190,13 @@ static const char *plain_syntax(Gen *g, const char *text, const char **help)
         return NULL;
     n = (size_t)(near - 6 - text);
     token = plain_token(g, near, &word);
+    if (!strncmp(near, "'<\\", 3) || !strncmp(near, "<\\", 2)) { /* <\\226>: a byte */
+        if (!*help)
+            *help =
+                "outside texts and comments, use ASCII characters: plain quotes (\"), "
+                "and a file saved as UTF-8";
+        return "Lua does not know this character";
+    }
     if (word && !*help)
         *help = lua_word_of_others(strlen(word) > 1 && strchr("#!&|:[{*", *word)
                                        ? gen_strndup(g, word, 1)
@@ -224,6 +251,7 @@ const char *lua_plain(Gen *g, const char *text, const char **help)
     if (!strncmp(text, attempt, sizeof attempt - 1)) {
         plain = plain_use(g, text + sizeof attempt - 1);
         plain = plain ? plain : plain_compare(g, text + sizeof attempt - 1);
+        plain = plain ? plain : plain_arithmetic(g, text + sizeof attempt - 1, help);
     } else {
         plain = plain_syntax(g, text, help);
     }

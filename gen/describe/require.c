@@ -90,7 +90,9 @@ static void not_found(lua_State *L, Gen *g, const char *name)
                 *c = '.';
         *gen_push(g, &known) = module;
     }
-    near = diag_nearest(name, known.items, known.count);
+    near = diag_nearest(gen_printf(g, "arch.%s", name), known.items, known.count);
+    if (!near)
+        near = diag_nearest(name, known.items, known.count);
     luaL_error(L,
                "require: no module '%s' in the description's folder, in any --path or in "
                "fsdpgen's models" HELP "%s%s%s",

@@ -54,14 +54,47 @@ static bool is_bare_word(Gen *g, const char *s)
     return !known;
 }
 
+/* The first comma outside brackets and quotes; or NULL. */
+static const char *outer_comma(const char *s)
+{
+    char quote = '\0';
+    int depth = 0;
+
+    for (; *s; s++) {
+        if (quote) {
+            if (*s == '\\' && s[1])
+                s++;
+            else if (*s == quote)
+                quote = '\0';
+            continue;
+        } else if (*s == '"' || *s == '\'') {
+            quote = *s;
+        } else if (*s == ',' && depth == 0) {
+            return s;
+        }
+        depth += strchr("{([", *s) ? 1 : strchr("})]", *s) ? -1 : 0;
+    }
+    return NULL;
+}
+
 /* Leaves the value on the stack; false after a message. */
 static bool evaluate(Gen *g, const Override *o)
 {
     Text chunk = {.g = g};
+    const char *comma = outer_comma(o->value);
 
     if (is_bare_word(g, o->value)) {
         lua_pushstring(g->L, o->value);
         return true;
+    }
+    if (comma) {
+        diag_add(g, DIAG_ERROR, o->pos,
+                 strchr(comma, '=')
+                     ? gen_printf(g, "write --set %s=%.*s --set %s", o->path,
+                                  (int)(comma - o->value), o->value, comma + 1)
+                     : "a list stands in braces: { 0.9, 0.95 }",
+                 "%s: one --set takes one value", o->path);
+        return false;
     }
     for (int i = 1; i < o->pos.line; i++) /* so that Lua's messages have the right line */
         text_add(&chunk, "\n", 1);

@@ -54,6 +54,16 @@ static const Synonym of_trainer[] = {
      "leave it out: kernels are compiled with the trainer"},
     {" wandb log_dir output_dir save_steps logging_steps eval_steps log_every ",
      "it is a flag of the trainer: see trainer --help"},
+    {" cpu_offload offload offload_params param_offload optimizer_offload "
+     "offload_optimizer ",
+     "leave it out: nothing is kept in another memory; mesh.shard and recompute make a "
+     "rank's share smaller"},
+    {" deepspeed accelerate megatron ",
+     "leave it out; fsdpgen import reads FSDP configurations of Accelerate"},
+    {" num_workers dataloader_num_workers pin_memory shuffle ",
+     "leave it out: data files are mapped, and their order follows from the seed"},
+    {" device devices ", "write target = cpu {} or target = cuda { gpu = \"h100\" }"},
+    {" optim optimizer_type ", "write optimizer = @ { lr = 3e-4 }"},
     {" data dataset train_data data_path tokenizer ",
      "data are given to the trainer: --data FILE; fsdpgen tokenize makes them"},
 };
@@ -85,6 +95,35 @@ static const Synonym of_mesh[] = {
     {" pp pipeline_parallel pipeline_parallel_size ", "write mesh = { pipeline = 2 }"},
     {" cp sp context_parallel sequence_parallel ", "write mesh = { context = 2 }"},
     {" ep expert_parallel expert_parallel_size ", "write mesh = { expert = 2 }"},
+};
+
+static const Synonym of_optimizer[] = {
+    {" learning_rate base_lr max_lr ", "write lr = 3e-4"},
+    {" wd decay l2 weight_decay_rate ", "write weight_decay = 0.1"},
+    {" grad_clip gradient_clipping max_grad_norm max_norm clip_norm clip_grad_norm ",
+     "write clip = 1.0"},
+    {" fused foreach capturable ", "leave it out: updates are always fused"},
+    {" warmup warmup_steps schedule scheduler min_lr ",
+     "it is a field of the schedule: lr = cosine { warmup = 100, steps = 1000 }"},
+};
+
+static const Synonym of_schedule[] = {
+    {" min_lr final_lr eta_min lr_min min_lr_ratio min_lr_rate alpha ",
+     "write min_ratio, a share of the optimizer's lr: min_ratio = 0.1"},
+    {" warmup_steps num_warmup_steps warmup_ratio warmup_iters ",
+     "write warmup = 100, a number of steps"},
+    {" max_steps total_steps num_training_steps T_max decay_steps iterations ",
+     "write steps = 1000"},
+    {" lr learning_rate max_lr base_lr peak_lr ",
+     "it is a field of the optimizer: @ { lr = 3e-4 }"},
+};
+
+static const Synonym of_loss[] = {
+    {" ignore_index masked ignore ",
+     "write mask = true, and put a file X.mask beside the token file X"},
+    {" smoothing ", "write label_smoothing = 0.1"},
+    {" z_loss z_loss_weight z_weight ", "write z = 1e-4"},
+    {" chunks chunk chunk_size ", "write chunk_tokens = 1024"},
 };
 
 /* Values, compared without regard to case. */
@@ -121,17 +160,30 @@ static const char *find(Gen *g, const Synonym *list, size_t n, const char *name)
     return NULL;
 }
 
+#define TABLE(path, list)                                                                \
+    {                                                                                    \
+        path, list, sizeof list / sizeof *list                                           \
+    }
+static const struct {
+    const char *path;
+    const Synonym *list;
+    size_t count;
+} of_tables[] = {
+    TABLE("model", of_model),         TABLE("mesh", of_mesh), TABLE("lr", of_schedule),
+    TABLE("optimizer", of_optimizer), TABLE("loss", of_loss),
+};
+#undef TABLE
+
 const char *synonym_help(Gen *g, const char *path, const char *name)
 {
     if (strchr(name, ' '))
         return NULL;
     if (!*path)
         return find(g, of_trainer, sizeof of_trainer / sizeof *of_trainer, name);
-    if (!strcmp(path, "mesh"))
-        return find(g, of_mesh, sizeof of_mesh / sizeof *of_mesh, name);
-    return !strcmp(path, "model")
-               ? find(g, of_model, sizeof of_model / sizeof *of_model, name)
-               : NULL;
+    for (size_t i = 0; i < sizeof of_tables / sizeof *of_tables; i++)
+        if (!strcmp(path, of_tables[i].path))
+            return find(g, of_tables[i].list, of_tables[i].count, name);
+    return NULL;
 }
 
 static bool has_word(const char *words, const char *word)

@@ -122,23 +122,6 @@ const char *hf_digits(Gen *g, double x)
     return gen_printf(g, "%.*se%d", (int)(e - s), s, atoi(e + 1));
 }
 
-/* What is wrong with a text that is not JSON. */
-static const char *json_problem(Gen *g, const json_error_t *error)
-{
-    const char *near = strstr(error->text, " near ");
-
-    switch (json_error_code(error)) {
-    case json_error_premature_end_of_input:
-        return "the file ends before its JSON does";
-    case json_error_duplicate_key:
-        return gen_strdup(g, error->text);
-    case json_error_invalid_utf8:
-        return "the text is not UTF-8";
-    default:
-        return near ? gen_printf(g, "this is not JSON%s", near) : "this is not JSON";
-    }
-}
-
 /* Fills root; false with a message. */
 static bool parse(Config *c)
 {

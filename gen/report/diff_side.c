@@ -91,7 +91,7 @@ static json_t *load_json(DiffSide *s, const char *name)
 
         diag_source(s->g, file, text, bytes);
         diag_add(s->g, DIAG_ERROR, (Pos){file, e.line, e.column > 0 ? e.column : 1, 1},
-                 again, "damaged: %s", e.text);
+                 again, "damaged: %s", json_problem(s->g, &e));
     } else if (o && !json_is_object(o)) {
         side_complain(s, name, again, "damaged: a JSON object is expected");
         json_decref(o);

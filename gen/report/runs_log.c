@@ -217,7 +217,8 @@ static int column_of_error(const json_error_t *e)
     return col > 0 ? col : 1;
 }
 
-static void take_line(Reader *d, LineKind kind)
+/* False: the file is no log, so one message is enough. */
+static bool take_line(Reader *d, LineKind kind)
 {
     json_error_t e;
     json_t *o = json_loadb(d->s, d->n, JSON_REJECT_DUPLICATES, &e);
@@ -227,8 +228,9 @@ static void take_line(Reader *d, LineKind kind)
     else if (kind == CUT_LINE)
         d->r->cut = true;
     else
-        complain(d, column_of_error(&e), "%s", e.text);
+        complain(d, column_of_error(&e), "%s", json_problem(d->g, &e));
     json_decref(o);
+    return o || kind == CUT_LINE || d->number > 1 || d->s[0] == '{';
 }
 
 static bool is_blank(const char *s, size_t n)
@@ -242,14 +244,15 @@ static bool is_blank(const char *s, size_t n)
 static void read_lines(Reader *d, Lines *l)
 {
     LineKind kind = LINE;
+    bool is_log = true;
 
-    while (d->complaints < MAX_COMPLAINTS && kind != LONG_LINE &&
+    while (is_log && d->complaints < MAX_COMPLAINTS && kind != LONG_LINE &&
            (kind = next_line(l, &d->s, &d->n)) != NO_LINE) {
         d->number = l->number;
         if (kind == LONG_LINE)
             complain(d, 0, "a line of more than %d bytes", MAX_LINE_BYTES);
         else if (!is_blank(d->s, d->n))
-            take_line(d, kind);
+            is_log = take_line(d, kind);
     }
     if (l->error)
         complain(d, 0, "cannot be read further: %s", strerror(l->error));

@@ -36,7 +36,8 @@ static OptionsFound check_options(OptionReader *r, const TokOptions *o)
     if (o->prompt || o->decode)
         return check_terminal(r, o);
     if (o->inputs.count == 0)
-        return options_wrong(r, "no input is given");
+        return options_wrong(
+            r, "no text is given; write: fsdpgen tokenize TEXT... -o X.bin");
     if (!o->output)
         return options_wrong(r, "no output is given: -o X.bin");
     if (o->template && !strcmp(o->tokenizer, "bytes"))

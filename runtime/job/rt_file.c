@@ -260,7 +260,10 @@ int rt_file_steps(const char *dir, int64_t **steps, char *error)
     int n = 0, cap = 0;
     *steps = NULL;
     if (d == NULL) {
+        const bool absent = errno == ENOENT;
         rt_file_error(error, "open", dir);
+        if (absent)
+            strcat(error, "; name the folder of a run's checkpoints");
         return -1;
     }
     struct dirent *e;

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What this trainer is built for. */
@@ -275,6 +276,7 @@ static const struct {
     {" eval-steps eval-interval ", "--eval-every N"},
     {" set ", "fsdpgen's: fsdpgen MODEL.lua -o DIR --set FIELD=VALUE, then make"},
     {" wandb report-to logging-dir ", "--log FILE"},
+    {" version ", "in manifest.json and in the first line of --log"},
     {" tokenizer tokenizer-name ", "fsdpgen's: fsdpgen tokenize TEXT -o tokens.bin"},
 };
 
@@ -319,6 +321,10 @@ static int foreign_flag(RtCommand command, const RtFlag *flag)
                      rt_flag_headings[flag->group].target == RT_FOR_CUDA
                          ? "GPUs: --target cuda"
                          : "several GPUs: --target cuda, a mesh of more than one");
+    }
+    if (rt_command_table[command].folder && strcmp(flag->name, "checkpoint") == 0) {
+        return usage("%s: name the folder without a flag: trainer %s DIR",
+                     rt_command_table[command].name, rt_command_table[command].name);
     }
     while ((flag->commands >> owner & 1) == 0)
         owner++;
@@ -405,10 +411,24 @@ static RtCommand command_of(const char *word)
     return c;
 }
 
+/* The flag that a word was probably meant for; NULL: unknown. */
+static const char *flag_of_word(const RtFlags *f, const char *word)
+{
+    struct stat s;
+    const bool there = stat(word, &s) == 0, folder = there && S_ISDIR(s.st_mode);
+    if (f->resume && f->checkpoint == NULL)
+        return "--resume --checkpoint";
+    if (folder && f->command != RT_TRAIN)
+        return "--checkpoint";
+    if (f->command == RT_SAMPLE && f->prompt == NULL)
+        return "--prompt";
+    return there && f->command <= RT_EVAL && f->command != RT_SAMPLE ? "--data" : NULL;
+}
+
 /* A word that is no flag, nor a flag's value; first: it stands where a command does. */
 static int take_word(RtFlags *f, const char *word, bool first)
 {
-    const char *names[RT_COMMANDS - 1], *like;
+    const char *names[RT_COMMANDS - 1], *like, *flag;
     if (rt_command_table[f->command].folder && f->folder == NULL) {
         f->folder = word;
         return -1;
@@ -423,8 +443,11 @@ static int take_word(RtFlags *f, const char *word, bool first)
     if (word[0] == '-' && word[1] != '\0' &&
         find(f->command, word + 1, strcspn(word + 1, "=")))
         return usage("unexpected `%s`; did you mean -%s?", word, word);
-    if (access(word, R_OK) == 0 && f->command == RT_TRAIN)
-        return usage("unexpected `%s`; did you mean --data %s?", word, word);
+    if (first && strcmp(word, "help") == 0)
+        return usage("no command `help`: trainer --help, trainer COMMAND --help");
+    flag = flag_of_word(f, word);
+    if (flag != NULL)
+        return usage("unexpected `%s`; did you mean %s %s?", word, flag, word);
     for (int c = RT_TRAIN + 1; c < RT_COMMANDS; c++)
         names[c - 1] = rt_command_table[c].name;
     like = first ? rt_near(word, strlen(word), names, RT_COMMANDS - 1) : NULL;

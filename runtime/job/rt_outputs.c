@@ -142,7 +142,7 @@ static bool check_one(const RtFlags *f, const Named *n, char *error)
         return check_folder(n, error);
     }
     if (S_ISDIR(s.st_mode))
-        return wrong(n, strerror(EISDIR), error);
+        return wrong(n, "Is a directory: name a file in it", error);
     if (!S_ISREG(s.st_mode))
         return true;
     if (is_stream(&s))

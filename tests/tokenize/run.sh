@@ -253,7 +253,7 @@ inputs() {
     refused "a folder" 1 "it is a folder" "${kind[@]}" "$out"
     refused "an end that is none" 1 "--end <x>: is neither an added token" --end '<x>' "${kind[@]}" "$data/english.txt"
     refused "an end beyond the vocabulary" 1 "nor an id" --end 99999 "${kind[@]}" "$data/english.txt"
-    refused "no input" 2 "no input is given"
+    refused "no input" 2 "no text is given"
     refused "an unknown option" 2 "unknown option --feild; did you mean --field?" --feild x y.jsonl
     refused "no threads" 2 "is not between 1 and 256" --threads 0 y.txt
     tok "$data/english.txt" >"$WORK/refused.out" 2>"$WORK/refused.err"
