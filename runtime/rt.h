@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt.h: everything an emitted trainer asks of its runtime.
+/* rt.h: everything an emitted trainer needs from its runtime.
  *
- * An emitted folder fills one RtTrainer (trainer.c, tables.c) and hands it to rt_main, which
- * parses flags, starts the local ranks, maps each rank's arena, reads data, calls the emitted
- * step, and logs. All sizes and offsets are constants of the plan. Shared memory is anonymous
- * and inherited by the ranks; peers' symmetric spaces are mapped at start. Nothing here
- * allocates during a step. */
+ * An emitted folder fills one RtTrainer (trainer.c, tables.c) and passes it to rt_main, which
+ * parses flags, starts the local ranks, maps each rank's arena, reads data, calls the emitted step,
+ * and logs. All sizes and offsets are constants of the plan. Shared memory is anonymous and
+ * inherited by the ranks; peers' symmetric spaces are mapped at start. Nothing here allocates
+ * during a step. */
 #ifndef RT_H
 #define RT_H
 
@@ -13,27 +13,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of the copy in an emitted folder: the hash of all its files, which fsdpgen writes here and
+/* In the copy of an emitted folder: the hash of all its files, which fsdpgen writes here and
  * trainer.c compares. */
 #define RT_IDENTITY 0
 
 enum { RT_MAX_RANKS = 1024, RT_GRAIN_ELEMS = 1024, RT_MAX_DIMS = 4 };
 
 typedef uint16_t rt_bf16, rt_f16;
-/* RT_SPLIT: of masters: 16 bits that make a bf16 weight a float (rt_math.h). */
+/* RT_SPLIT: for masters: the 16 bits that extend a bf16 weight to a float (rt_math.h). */
 typedef enum { RT_F32, RT_F64, RT_BF16, RT_F16, RT_SPLIT } RtDtype;
 
 typedef struct Rt Rt;
 
-/* A group of ranks: a mask of the rank's bits. It joins the ranks that differ in these bits
- * alone, which number its ranks 0, 1, ..., low bits first; 0: a group of one. World sizes are
+/* A group of ranks: a mask of bits of the rank. It joins the ranks that differ only in these bits,
+ * and numbers them 0, 1, ... by these bits, low bits first; 0: a group of one. World sizes are
  * powers of two, and no code divides a rank. */
 typedef uint32_t RtGroup;
 static inline int rt_group_ranks(RtGroup g)
 {
     return 1 << __builtin_popcount(g);
 }
-/* The number of a rank in its group, and the rank of a number there. */
+/* The number of a rank in its group, and the rank with a given number. */
 static inline int rt_group_index(RtGroup g, int rank)
 {
     int index = 0, place = 0;
@@ -49,7 +49,7 @@ static inline int rt_group_rank(RtGroup g, int rank, int index)
     return other;
 }
 
-/* ---- what tables.c describes ----------------------------------------------------- */
+/* ---- the contents of tables.c ---------------------------------------------------- */
 
 /* A Hugging Face tensor inside a fused storage tensor: consecutive rows along dim 0. */
 typedef struct RtPart {
@@ -57,7 +57,7 @@ typedef struct RtPart {
     int64_t rows;
 } RtPart;
 
-/* One storage tensor. Its place in the flat segment is the whole truth about its sharding. */
+/* One storage tensor. Its place in the flat segment determines its sharding completely. */
 typedef struct RtParam {
     const char *name;
     int segment;
@@ -65,30 +65,30 @@ typedef struct RtParam {
     int64_t elems;           /* of all parts */
     int n_dims;
     int64_t dim[RT_MAX_DIMS];
-    int cut_dim;             /* its segment's axes cut it along this one, in equal parts */
+    int cut_dim;             /* the axes of its segment cut it along this dim, in equal parts */
     int init;                /* RT_INIT_* */
     double init_std;
     double weight_decay;     /* of this parameter */
-    double lr_ratio;         /* of the step's learning rate; 0, as left out, stands for 1 */
-    int file;                /* of a checkpoint: 0, 1, ... */
-    int64_t file_elems;      /* weights before it in that file */
+    double lr_ratio;         /* relative to the step's learning rate; 0 (omitted) means 1 */
+    int file;                /* number of its file in a checkpoint: 0, 1, ... */
+    int64_t file_elems;      /* elements before it in that file */
     int n_parts;
     const RtPart *parts;
-    int first_matrix, n_matrices; /* in RtTrainer.matrices: those that an optimizer treats
-                                     whole; 0: element by element */
+    int first_matrix, n_matrices; /* in RtTrainer.matrices: those that an optimizer treats as a
+                                   * whole; 0: updated element by element */
 } RtParam;
 enum { RT_INIT_ZEROS, RT_INIT_ONES, RT_INIT_NORMAL };
 
 /* One flat buffer, one collective. Offsets are bytes in the symmetric (S) or local (L) space.
  *
- * The ranks of a group `within` hold a copy of the segment, a part each, in the order of their
- * numbers there: weights are gathered and gradients reduced among them. Ranks that hold the same
- * part are a group `across`, over which sums go then. */
+ * The ranks of a group `within` hold one copy of the segment, a part each, in the order of their
+ * numbers: weights are gathered and gradients reduced among them. Ranks that hold the same part
+ * form a group `across`, which sums the result over copies. */
 typedef struct RtSegment {
     const char *name;
-    RtDtype dtype;           /* of the weights in storage */
-    RtGroup axes;            /* ranks along them hold a part of each parameter: the segment is
-                                of this rank's parts; 0: each rank has all */
+    RtDtype dtype;           /* of the stored weights */
+    RtGroup axes;            /* ranks along these hold a part of each parameter, and the segment
+                              * consists of this rank's parts; 0: each rank has all of it */
     int64_t elems;           /* padded: shard_elems * shards */
     int64_t shard_elems;
     int shards;              /* ranks of a copy; 1: each rank holds all of it (NO_SHARD) */
@@ -97,53 +97,54 @@ typedef struct RtSegment {
     RtGroup between;         /* ranks that share the weights from forward to backward; 0: none */
     RtGroup same;            /* ranks that hold the same part, whatever they compute */
     int first_param, n_params; /* in layout order: indices into RtTrainer.segment_params */
-    int64_t param_shard;     /* S: dtype [shard_elems], what all_gather reads; [elems]
-                                where each rank holds all weights */
+    int64_t param_shard;     /* S: dtype [shard_elems], read by all_gather; [elems] if each rank
+                              * holds all weights */
     int64_t master;          /* L: master dtype [shard_elems]; -1: param_shard is the master */
     int64_t moment1, moment2;/* L: moments dtype [shard_elems]; -1: none */
-    int64_t grad_shard;      /* reduce dtype [shard_elems]; the step's summed gradient. L, but S
-                                where there are several copies, which sum it in place; -1:
-                                frozen, without a master too */
-    int64_t grad_accum;      /* S: reduce dtype [elems]: what unsharded accumulation merges; -1:
-                                it merges grad_shard */
+    int64_t grad_shard;      /* reduce dtype [shard_elems]: the step's summed gradient. L; S if
+                              * several copies sum it in place; -1: frozen (then there is no master
+                              * either) */
+    int64_t grad_accum;      /* S: reduce dtype [elems]: merged by unsharded accumulation; -1: it
+                              * merges grad_shard */
     int64_t partials;        /* L: reduce dtype [levels][partial_elems]; -1: none */
     int64_t partial_elems;   /* shard_elems (sharded accumulation) or elems (unsharded) */
     int64_t direction;       /* S: dtype of sums [shard_elems], for a batch of matrices: what an
-                                optimizer makes a step of; only where the segment has some */
+                              * optimizer makes their step from; only if the segment has matrices */
 } RtSegment;
 
-/* What an optimizer does to a whole matrix: its elements row after row, in the dtype of sums;
- * `to` may be `from`. On CUDA it enqueues. */
+/* What an optimizer does to a whole matrix: its elements row after row, in the dtype of sums; `to`
+ * may equal `from`. On CUDA it enqueues. */
 #ifdef RT_CUDA
 typedef void (*RtMatrixKernel)(Rt *rt, const void *from, void *to, char *workspace);
 #else
 typedef void (*RtMatrixKernel)(const void *from, void *to, char *workspace);
 #endif
 
-/* Consecutive rows of a parameter that are a matrix of their own: one rank computes it whole, so
- * that its bits know no mesh. The parameter's other ranks send it their parts, and fetch theirs
- * of the result. */
+/* Consecutive rows of a parameter that form a matrix. One rank computes it whole, so its bits do
+ * not depend on the mesh. The parameter's other ranks send it their parts, and fetch their parts of
+ * the result. */
 typedef struct RtMatrix {
     int param;
-    int64_t element;         /* its first in the parameter */
+    int64_t element;         /* its first element in the parameter */
     int64_t rows, cols;
     int owner;               /* this rank */
-    int64_t owned_elems;     /* where it lies there, in its batch's buffer */
-    double lr_adjust;        /* multiplies the learning rate: of its shape */
+    int64_t owned_elems;     /* its place there, in the batch's buffer */
+    double lr_adjust;        /* factor of the learning rate, from its shape */
     RtMatrixKernel kernel;
 } RtMatrix;
 
 /* Matrices that travel together. */
 typedef struct RtBatch {
     int first_matrix, n_matrices;
-    int64_t owned;           /* S: dtype of sums: those of this rank; -1: one rank, in place */
-    int64_t workspace;       /* L: of the kernels */
+    int64_t owned;           /* S: dtype of sums: this rank's matrices; -1: one rank, in place */
+    int64_t workspace;       /* L: for the kernels */
 } RtBatch;
 
-/* A group whose sums take two hops, so that a part crosses once for each node and not for each
- * rank: first the ranks `near`, of a node, sum the parts among themselves, in place, each those
- * of its counterparts in all nodes; then counterparts, `far`, add the nodes' sums. Groups are
- * numbered low bits first, and the lowest are a node's, so this is the same tree. */
+/* A group whose sums take two hops, so that a part crosses once per node and not once per rank.
+ * First the ranks `near`, on one node, sum the parts among themselves, in place: each sums the
+ * parts of its counterparts on all nodes. Then the counterparts, `far`, add the sums of the nodes.
+ * Groups are numbered low bits first, and the lowest bits are a node's, so the tree of the sum is
+ * the same. */
 typedef struct RtHops {
     RtGroup group, near, far;
 } RtHops;
@@ -152,7 +153,7 @@ typedef struct RtOptimizer {
     double lr, beta1, beta2, clip; /* clip 0: no clipping */
 } RtOptimizer;
 
-/* Of step 0, 1, ... the ratio of its learning rate to the optimizer's (rt_schedule.c). */
+/* The ratio of the learning rate of step 0, 1, ... to the optimizer's (rt_schedule.c). */
 typedef struct RtSchedule {
     double (*ratio)(const struct RtSchedule *s, int64_t step);
     int64_t warmup_steps, steps, decay_steps;
@@ -164,10 +165,10 @@ double rt_lr_cosine(const RtSchedule *s, int64_t step);
 double rt_lr_wsd(const RtSchedule *s, int64_t step);
 double rt_lr_inverse_sqrt(const RtSchedule *s, int64_t step);
 
-/* Dynamic loss scaling of f16 (rt_scale.c): powers of two; init 0: none. */
+/* Dynamic loss scaling for f16 (rt_scale.c): powers of two; init 0: off. */
 typedef struct RtLossScale {
     double init, min, factor;
-    int64_t interval;        /* updates in a row after which it grows */
+    int64_t interval;        /* it grows after this many updates in a row */
 } RtLossScale;
 
 /* One line of the plan's memory table, shown at start and in the log. */
@@ -180,40 +181,40 @@ typedef struct RtTrainer {
     const char *name;
     const char *generator;           /* "fsdpgen 0.1.0" */
     uint64_t numerics_hash;
-    uint64_t identity;               /* of the description and the files of its plan */
+    uint64_t identity;               /* hash of the description and the files of its plan */
     const char *mesh;                /* the degree of each axis, a JSON object */
     int world_size;
     RtGroup all;                     /* the ranks */
-    RtGroup replicate;               /* ranks of different copies in the mesh: for counters */
-    RtGroup nodes;                   /* ranks of different nodes; 0: there is one node */
-    RtGroup data;                    /* ranks that compute leaves of their own; together all */
+    RtGroup replicate;               /* the bits of copies in the mesh: for counters */
+    RtGroup nodes;                   /* the bits of nodes; 0: one node */
+    RtGroup data;                    /* ranks that compute different leaves; together, all leaves */
     RtDtype param_dtype, reduce_dtype, master_dtype, moments_dtype;
     int64_t seq_tokens, vocab;
     int64_t micro_batch;             /* sequences */
-    int64_t micro_batches;           /* M of a step */
+    int64_t micro_batches;           /* M per step */
     int64_t leaves;                  /* V */
-    bool masked;                     /* beside each data file X, X.mask */
+    bool masked;                     /* each data file X has a mask X.mask */
     int n_hops;                      /* groups whose sums go within nodes first */
     const RtHops *hops;
-    bool library_order;              /* reduction = "library": sums over ranks in their order */
+    bool library_order;              /* reduction = "library": the library's order of sums */
     bool comm_thread;                /* collectives run on a thread of their own */
     bool packed;                     /* samples hold documents that end with document_end */
     int64_t document_end;
-    int64_t rounds;                  /* leaves of a rank: see rt_leaf */
+    int64_t rounds;                  /* leaves per rank: see rt_leaf */
     RtGroup summed_first;            /* ranks whose leaves of one round are summed at its end; */
     RtGroup summed_last;             /* the other data ranks: summed after all rounds */
     int64_t seed;
-    int64_t max_skipped;             /* updates in a row; one more ends the run */
+    int64_t max_skipped;             /* skipped updates in a row; one more ends the run */
     RtOptimizer optimizer;
     RtSchedule schedule;
     RtLossScale loss_scale;
     double flops_per_token;          /* 6 P_matmul + 6 layers dim_attention seq */
-    double peak_tflops;              /* that a rank's device can do; 0: unknown */
-    double planned_step_seconds;     /* 0: unknown; deadlines derive from it */
+    double peak_tflops;              /* peak of a rank's device; 0: unknown */
+    double planned_step_seconds;     /* 0: unknown; the basis of deadlines */
     int64_t params_elems;
     int64_t symmetric_bytes, local_bytes;   /* the planned arena, exactly */
-    int64_t snapshot_bytes;          /* host memory for saves beside training: what the rank
-                                        that writes most of a checkpoint writes */
+    int64_t snapshot_bytes;          /* host memory for saves during training, on the rank that
+                                      * writes most of a checkpoint */
     int n_params;
     const RtParam *params;
     int n_segments;
@@ -227,25 +228,25 @@ typedef struct RtTrainer {
     int n_memory;
     const RtMemory *memory;
     int64_t tokens_offset, targets_offset;  /* L: i32 [micro_batch * seq] each */
-    int64_t starts_offset;                  /* the same, where packed */
-    int64_t row_offset;              /* L: i32 [1]: the token whose logits evaluate leaves */
-    int64_t logits_offset;           /* at this place; L: param dtype [vocab] */
+    int64_t starts_offset;                  /* likewise, if documents are packed */
+    int64_t row_offset;              /* L: i32 [1]: the token whose logits evaluate computes */
+    int64_t logits_offset;           /* and their place; L: param dtype [vocab] */
     int64_t control_offset;          /* S: RT_CONTROL_BYTES(micro_batches) */
-    int64_t staging_offset;          /* CUDA, L: parts of other ranks on their way into a sum; */
+    int64_t staging_offset;          /* CUDA, L: parts from other ranks, to be added; */
     int64_t staging_bytes;           /* 0: no sums over ranks */
     int64_t library_offset;          /* CUDA, L: workspace of matrix products */
     int64_t library_bytes;
     const char *const *places;       /* names of schedule points: "layers.7 layer_forward" */
     int n_places;
-    int n_files;                     /* of a checkpoint's weights; 0: it cannot write any */
+    int n_files;                     /* files of weights in a checkpoint; 0: it cannot write any */
     const char *config;              /* config.json of the model; NULL: Hugging Face has none */
-    const char *numerics;            /* what the numerics hash is made of, a field a line */
+    const char *numerics;            /* the parts of the numerics hash, a field per line */
     const char *build_flags;         /* CFLAGS, for the platform hash */
-    const char *arithmetic;          /* a checksum of the code that computes, for the same */
-    void (*setup)(Rt *rt);           /* constants; once, after initialisation of the arena */
+    const char *arithmetic;          /* checksum of the code that computes, likewise */
+    void (*setup)(Rt *rt);           /* computes constants; once, after the arena is initialised */
     void (*step)(Rt *rt);            /* one optimizer step */
-    void (*evaluate)(Rt *rt);        /* between steps: the loss of a micro-batch, logits of
-                                        one token; NULL: no op tells how */
+    void (*evaluate)(Rt *rt);        /* between steps: the loss of a micro-batch, logits of one
+                                      * token; NULL: no op can evaluate */
 } RtTrainer;
 
 /* The superaccumulator, the number of targets, losses f64 [micro_batches]: in the symmetric
@@ -254,7 +255,7 @@ typedef struct RtTrainer {
 #define RT_CONTROL_BYTES(micro_batches) \
     ((int64_t)(((micro_batches) * 8 + RT_SUPERACC_WORDS * 8 + 4096 + 255) / 256 * 256))
 
-/* ---- what an emitted step calls -------------------------------------------------- */
+/* ---- functions that an emitted step calls ---------------------------------------- */
 
 struct Rt {
     char *symmetric;                 /* this rank's spaces */
@@ -270,42 +271,42 @@ static inline void *rt_local(const Rt *rt, int64_t offset) { return rt->local + 
 
 int rt_main(const RtTrainer *trainer, int argc, char **argv);
 
-/* The schedule point this rank is at; the launcher shows it when a rank dies or stalls. */
+/* Sets the schedule point of this rank; the launcher shows it when a rank dies or stalls. */
 void rt_at(Rt *rt, int place);
 
 /* Copies micro-batch `index` (global, 0..M-1, of this step) into the token buffers. */
 void rt_load_micro_batch(Rt *rt, int64_t index);
 
-/* Collectives run in order on two streams, gather and reduce. A start enqueues and returns;
- * the matching wait returns when this rank's result is complete; a reduction's also waits until
- * all ranks have read, so that the gradient may be written again. While a rank waits it makes
+/* Collectives run in order on two streams, gather and reduce. A start enqueues and returns. The
+ * matching wait returns when this rank's result is complete; for a reduction also when all ranks
+ * have finished reading, so that the gradient may be written again. While a rank waits it makes
  * progress on both streams, so no order of waits can deadlock. */
 enum { RT_GATHER, RT_REDUCE };
 
-/* out[shards * shard_elems] = param_shard of every rank of this copy, in rank order. out: local
- * offset; between GPUs, whose ranks write where it lands, a symmetric one. */
+/* out[shards * shard_elems] = param_shard of every rank of this copy, in rank order. out: a local
+ * offset; between GPUs, whose ranks write directly into it, a symmetric one. */
 void rt_all_gather_start(Rt *rt, int segment, int64_t out);
-/* Where each rank holds all weights: the part that each rank of this copy has updated, to all of
- * them, in place. Waited for like an all_gather. */
+/* If each rank holds all weights: copies the part that each rank of this copy has updated to all of
+ * them, in place. Wait for it like for an all_gather. */
 void rt_gather_updated_start(Rt *rt, int segment);
-/* From forward to backward the group `between` may hold the weights, an equal part each: keeps
- * this rank's part of `gathered` (offset as above) in `kept` (symmetric offset); then out = kept
- * of every rank of the group, in rank order. */
+/* From forward to backward the group `between` may hold the weights, an equal part each. rt_keep
+ * keeps this rank's part of `gathered` (offset as above) in `kept` (symmetric offset); then out =
+ * kept of every rank of the group, in rank order. */
 void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept);
 void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out);
 /* result = sum over the ranks of this copy of their `grad` at this rank's shard, by the balanced
  * binary tree over ranks, each node rounded to reduce dtype. grad: symmetric offset, [elems] in
  * reduce dtype; result: the segment's grad_shard. */
 void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result);
-/* grad = the same sum over copies of the ranks' [shard_elems] at `grad` (symmetric offset), in
- * place, equal on all of them. */
+/* grad = the same sum over copies, of the ranks' [shard_elems] at `grad` (symmetric offset), in
+ * place and equal on all of them. */
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad);
-/* For the collective of a segment that was started last. */
+/* Waits for the last started collective of a segment. */
 void rt_wait_gather(Rt *rt, int segment);
 void rt_wait_reduce(Rt *rt, int segment);
 
-/* The leaf that this rank computes in a round. Low bits first, as the sums pair up: its place
- * among the ranks that are summed in each round, the round, its place among the others. */
+/* The leaf that this rank computes in a round. Low bits first, in the order of the sums: its number
+ * among the ranks summed in each round, the round, its number among the others. */
 static inline int64_t rt_leaf(const Rt *rt, int64_t round)
 {
     const RtTrainer *t = rt->trainer;
@@ -313,7 +314,7 @@ static inline int64_t rt_leaf(const Rt *rt, int64_t round)
     return (rt_group_index(high, rt->rank) * t->rounds + round) * rt_group_ranks(low) +
            rt_group_index(low, rt->rank);
 }
-/* Merges that follow are of this rank's leaf number `round` (0, 1, ...) in this step. */
+/* The merges that follow are for this rank's leaf number `round` (0, 1, ...) in this step. */
 void rt_round(Rt *rt, int64_t round);
 /* Binary-counter merge of tree nodes, in leaf order (DESIGN: one tree). The node is the round's
  * sum of the segment: grad_accum, or, sharded, grad_shard. With t trailing ones in the round's
@@ -324,37 +325,37 @@ void rt_merge_segment(Rt *rt, int segment);
 
 /* Exact norm: adds the squares of this rank's shard of the segment's summed gradient. */
 void rt_norm_add(Rt *rt, int segment);
-/* The step's one small all-reduce: superaccumulator words and losses; computes the loss, the
- * gradient norm, and the update scale = clip / valid_tokens. Where one of the two is not finite
- * the step's updates do nothing, on all ranks: weights and moments stay, bias corrections too. */
+/* The one small all-reduce of the step, of superaccumulator words and losses. Computes the loss,
+ * the gradient norm, and the update scale = clip / valid_tokens. If loss or norm is not finite, the
+ * step's updates do nothing on any rank: weights, moments and bias corrections stay. */
 void rt_norm_reduce(Rt *rt);
 /* What the emitted optimizer kernel needs for this step. */
 typedef struct RtUpdate {
-    float scale;             /* multiplies the summed gradient */
+    float scale;             /* factor of the summed gradient */
     float lr;
     float bias1, bias2;      /* 1 - beta1^t, 1 - beta2^t */
     double scale64, lr64, bias1_64, bias2_64;
     uint64_t noise;          /* seed of this step's stochastic rounding */
-    int64_t skip;            /* CUDA, where the host does not know it: not 0, do nothing */
+    int64_t skip;            /* CUDA, where the host does not know it: if not 0, do nothing */
 } RtUpdate;
 RtUpdate rt_update(const Rt *rt);
-/* Consecutive elements of one parameter inside this rank's shard, and where they lie. */
+/* Consecutive elements of one parameter inside this rank's shard, and their places. */
 typedef struct RtUpdateRun {
     const RtParam *param;
     int64_t element, elems;  /* element: the first one's index in its parameter */
     void *weights;           /* param dtype */
-    void *master;            /* master dtype; the weights themselves where they are it;
-                                RT_SPLIT: what the weights lack */
-    void *moment1, *moment2; /* moments dtype; NULL where the optimizer has none */
+    void *master;            /* master dtype; the weights themselves if there is no separate master;
+                              * RT_SPLIT: the bits that the weights lack */
+    void *moment1, *moment2; /* moments dtype; NULL if the optimizer has none */
     const void *grad;        /* reduce dtype: the step's sum */
     void *direction;         /* of a matrix: dtype of sums */
-    double lr_ratio;         /* multiplies the step's learning rate */
-    double lr_adjust;        /* of a matrix: besides */
+    double lr_ratio;         /* factor of the step's learning rate */
+    double lr_adjust;        /* for a matrix: a second factor */
     double weight_decay;
 } RtUpdateRun;
-/* Calls kernel for every run of the segment but those of matrices; pads are never visited. On
- * CUDA it enqueues, and u lies in device memory: what depends on the step's norm the host does
- * not know yet. */
+/* Calls kernel for every run of the segment except those of matrices; never for pads. On CUDA it
+ * enqueues, and u is in device memory, because the host does not know yet what depends on the
+ * step's norm. */
 #ifdef RT_CUDA
 typedef void (*RtUpdateKernel)(Rt *rt, const RtUpdate *u, const RtUpdateRun *run);
 #else
@@ -362,12 +363,12 @@ typedef void (*RtUpdateKernel)(const RtUpdate *u, const RtUpdateRun *run);
 #endif
 void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel);
 
-/* Matrices, in the end of a step (rt_matrix.c): rt_update_matrices calls kernel for the runs of
- * matrices in this rank's shard. Between the one that fills their directions and the one that
- * takes the step, each batch goes to its owners (on the gather stream), is computed there, and
- * comes back (on the reduce stream). Both are complete when all ranks have read. Where the
- * update is skipped the bytes travel all the same, and nothing is computed (on CUDA, where
- * the host does not know it: nobody reads what is). */
+/* Matrices, at the end of a step (rt_matrix.c). rt_update_matrices calls kernel for the runs of
+ * matrices in this rank's shard. Between the call that fills their directions and the one that
+ * takes the step, each batch travels to its owners (on the gather stream), is computed there, and
+ * travels back (on the reduce stream). Both transfers complete when all ranks have finished
+ * reading. If the update is skipped, the transfers still happen, but nothing is computed (on CUDA,
+ * where the host does not know it, the result is ignored). */
 void rt_update_matrices(Rt *rt, int segment, RtUpdateKernel kernel);
 void rt_to_owners_start(Rt *rt, int batch);
 void rt_wait_to_owners(Rt *rt, int batch);
@@ -375,17 +376,16 @@ void rt_compute_matrices(Rt *rt, int batch);
 void rt_from_owners_start(Rt *rt, int batch);
 void rt_wait_from_owners(Rt *rt, int batch);
 
-/* Random bits by which elements [from, from + n) of the run round a number that is kept in
- * bf16: a function of seed, step, parameter and element (rt_philox.h), and of nothing
- * else. */
+/* Random bits by which elements [from, from + n) of the run are rounded to bf16: a function of
+ * seed, step, parameter and element only (rt_philox.h). */
 enum { RT_NOISE_MASTER = 5, RT_NOISE_MOMENT1, RT_NOISE_MOMENT2 };
 void rt_noise(const RtUpdate *u, const RtUpdateRun *run, int site, int64_t from,
               int64_t n, uint16_t *noise);
 
-/* The loss sum of the micro-batch loaded last (f64). Where the emitted mathematics puts it. */
+/* Where the emitted mathematics puts the loss sum (f64) of the last loaded micro-batch. */
 double *rt_loss_slot(Rt *rt);
-/* What multiplies the gradient of that loss: a power of two. On CUDA it lies in device memory,
- * as everything does that differs from step to step. */
+/* The factor of that loss's gradient: a power of two. On CUDA it is in device memory, like
+ * everything that changes from step to step. */
 #ifdef RT_CUDA
 const float *rt_loss_scale(const Rt *rt);
 #else
@@ -393,8 +393,8 @@ float rt_loss_scale(const Rt *rt);
 #endif
 
 #ifdef RT_CUDA
-/* Runs a part of the step: its calls one by one in the first step, then, unless with --no-graphs,
- * as the CUDA graph that was captured of them. */
+/* Runs a part of the step: call by call in the first step, then as the CUDA graph captured from
+ * those calls, unless --no-graphs is given. */
 typedef void RtStepPart(Rt *rt);
 void rt_run(Rt *rt, RtStepPart *part);
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_hash.h: hashes of bytes. In: bytes, all at once or in pieces. Out: 64 bits. The
- * generator's tokenize includes it, too: what it says of a file must be what a trainer
- * finds.
+/* rt_hash.h: hashes of bytes. In: bytes, all at once or in pieces. Out: 64 bits. The generator's
+ * tokenize includes it, too, because its digest of a file must be the one that a trainer computes.
  *
- * A 64-bit hash of bytes: words of eight little-endian bytes (the last one padded with
- * zeros), each mixed into the state by the finaliser of splitmix64; the length goes in
- * first. Files are hashed in four lanes, word k into lane k mod 4, which are mixed into
- * one with the words behind the last four: a processor does them side by side.
+ * 1. The hash of bytes: words of eight little-endian bytes (the last one padded with zeros), each
+ *    mixed into the state by the finaliser of splitmix64; the length goes in first.
+ * 2. Files are hashed in four lanes, word k into lane k mod 4, which a processor computes in
+ *    parallel. In the end the lanes and the words after the last four are mixed into one.
+ * 3. The digest of a file is the sum modulo 2^64 of the hashes of its chunks of 4 MiB, each seeded
+ *    by its position, so any rank may hash any chunk, in any order.
  *
- * The digest of a file is the sum modulo 2^64 of the hashes of its chunks of 4 MiB, each
- * seeded by its place: any rank may hash any chunk, in any order. These hashes find
- * accidents; they are no defence against somebody who looks for two files of one hash. */
+ * These hashes detect accidents. They are no defence against someone who constructs two files with
+ * one hash. */
 #ifndef RT_HASH_H
 #define RT_HASH_H
 
@@ -46,7 +46,7 @@ static inline uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed)
     return h;
 }
 
-/* Of much, which may come in pieces: of `bytes` bytes together, each but the last one a
+/* For long data, which may come in pieces: `bytes` bytes in total; each piece but the last is a
  * multiple of a turn of 8 * RT_LANES. */
 enum { RT_LANES = 4 };
 typedef struct RtLanes {
@@ -70,7 +70,7 @@ static inline void rt_lanes_more(RtLanes *h, const void *data, size_t bytes)
         memcpy(w, p, TURN);
         for (int k = 0; k < RT_LANES; k++) {
             w[k] ^= x.lane[k];
-            __asm__("" : "+r"(w[k])); /* no vector: its products take 15 cycles, not 3 */
+            __asm__("" : "+r"(w[k])); /* not vectorised: vector products take 15 cycles, not 3 */
             x.lane[k] = rt_mix(w[k]);
         }
     }
@@ -89,7 +89,7 @@ static inline uint64_t rt_lanes_end(RtLanes *h, const void *data, size_t bytes)
 
 /* ---- files ----------------------------------------------------------------------- */
 
-#ifndef RT_DIGEST_CHUNK_BYTES /* tests have small ones */
+#ifndef RT_DIGEST_CHUNK_BYTES /* tests use small ones */
 #define RT_DIGEST_CHUNK_BYTES (4 << 20)
 #endif
 
@@ -98,7 +98,7 @@ static inline void rt_digest_begin(RtLanes *h, size_t bytes, int64_t chunk)
     rt_lanes_begin(h, bytes, (uint64_t)chunk + 3);
 }
 
-/* What a chunk adds to the digest of its file. */
+/* The contribution of a chunk to the digest of its file. */
 static inline uint64_t rt_digest_chunk(const void *data, size_t bytes, int64_t chunk)
 {
     RtLanes h;

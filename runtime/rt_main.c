@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_main.c: the life of a trainer. In: the emitted RtTrainer, the command line. Out: a
- * run, and its exit code. rt_main → rt_launch_ranks or rt_join, which return once more in
- * each rank → be_rank. It stands above all rooms, and calls each of them. */
+/* rt_main.c: the life of a trainer. In: the emitted RtTrainer, the command line. Out:
+ * a run, and its exit code. The order is rt_main → rt_launch_ranks or rt_join, which
+ * return once more in each rank → be_rank. This file is above all rooms and calls each
+ * of them. */
 #include "checkpoint/rt_checkpoint.h"
 #include "data/rt_data.h"
 #include "job/rt_out.h"
@@ -60,7 +61,7 @@ static void find_weights(Rt *rt)
         rt_stop_find(rt, folder);
 }
 
-/* What it reads: of training, with what is known of it. */
+/* Opens the data: for training, with what is known of it. */
 static void open_data(Rt *rt)
 {
     RtState *st = rt->state;
@@ -82,7 +83,7 @@ static void open_data(Rt *rt)
     }
 }
 
-/* This rank's memory; all ranks are there, and are of one build and one mind. */
+/* Sets up this rank's memory; then all ranks are present, with equal builds and flags. */
 static void meet(Rt *rt, int fd)
 {
     RtState *st = rt->state;
@@ -90,7 +91,7 @@ static void meet(Rt *rt, int fd)
     char error[RT_ERROR_BYTES];
     st->shared_fd = fd;
     if (st->flags.stop_seconds >
-        0) /* until a save's time is known, half is for what comes */
+        0) /* until the time of a save is known, half is reserved */
         atomic_store(&st->gives_way_ns,
                      st->flags.started_ns + (int64_t)(5e8 * st->flags.stop_seconds));
     st->losses = calloc((size_t)t->micro_batches + 1, sizeof *st->losses);
@@ -125,7 +126,7 @@ static void prepare(Rt *rt, int fd)
     }
 }
 
-/* Was it stopped before its last step, with a checkpoint to go on from? */
+/* Returns whether it stopped before its last step, with a checkpoint to resume from. */
 static bool train(Rt *rt)
 {
     RtState *st = rt->state;
@@ -142,7 +143,7 @@ static bool train(Rt *rt)
     return stopped;
 }
 
-/* After the last step: what the run was asked for is told, or lost. */
+/* After the last step: prints the requested results, or fails. */
 static void conclude(Rt *rt, bool stopped)
 {
     const RtState *st = rt->state;
@@ -161,7 +162,7 @@ static void conclude(Rt *rt, bool stopped)
         rt_say("trainer: warning: %s", st->lost);
 }
 
-/* Was it stopped, to be resumed? */
+/* Returns whether it stopped and is to be resumed. */
 static bool work(Rt *rt)
 {
     const RtCommand command = rt->state->flags.command;
@@ -237,8 +238,9 @@ static int print_hashes(const RtTrainer *t)
     return rt_stdout_close(RT_EXIT_OK);
 }
 
-/* A descriptor that was closed before us would become the shared memory's, and a line for
- * a person would land in the weights. Read-only: writing to it fails, as it should. */
+/* If a standard descriptor is closed, the shared memory would get its number, and
+ * messages would end up in the weights. So it is opened here, read-only: writing fails,
+ * as it should. */
 static void hold_standard_streams(void)
 {
     int fd;
@@ -249,7 +251,7 @@ static void hold_standard_streams(void)
         close(fd);
 }
 
-/* A mistake in what is read is told once, before any rank starts. */
+/* Reports mistakes in the input once, before any rank starts. */
 static bool check_input(const RtTrainer *t, const RtFlags *f, char *error)
 {
     if (f->command == RT_SAMPLE)
@@ -263,8 +265,8 @@ static bool check_input(const RtTrainer *t, const RtFlags *f, char *error)
     return rt_eval_check(t, f, error);
 }
 
-/* fsdpgen marks a folder while it writes there: a trainer built in between would be
- * neither the old one nor the new one. */
+/* fsdpgen marks a folder while it writes there: a trainer built in between would mix the
+ * old one and the new one. */
 static bool is_folder_whole(void)
 {
     static const char mark[] = ".fsdpgen-unfinished";
@@ -283,7 +285,7 @@ static bool is_folder_whole(void)
     return false;
 }
 
-/* What a command line names, where there is no rank to start. -1: there is. */
+/* Commands that start no rank. -1: it is not one. */
 static int without_ranks(const RtTrainer *t, const RtFlags *f)
 {
     if (!is_folder_whole())
@@ -308,8 +310,8 @@ static int without_ranks(const RtTrainer *t, const RtFlags *f)
     return -1;
 }
 
-/* Starts ranks, or those that a launcher wants of this process. They return, too, as fork
- * does. */
+/* Starts the ranks, or those that a launcher expects from this process. Returns in the
+ * ranks, too, like fork. */
 static int start(const RtTrainer *t, const RtFlags *f, const RtJoin *join, bool *is_rank)
 {
     RtSeat seat;
@@ -319,7 +321,7 @@ static int start(const RtTrainer *t, const RtFlags *f, const RtJoin *join, bool 
     return *is_rank ? be_rank(t, f, &seat) : code;
 }
 
-/* --dry-run: of a launcher's processes the first rank's prints the table. */
+/* --dry-run: among a launcher's processes, the first rank's prints the table. */
 static int start_dry(const RtTrainer *t, const RtFlags *f, const RtJoin *join)
 {
     const int here =
@@ -337,7 +339,7 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     RtFlags flags;
     hold_standard_streams();
     rt_say_begin(NULL, rt_colors(RT_COLOR_AUTO, STDERR_FILENO));
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit becomes an error of write() */
     int rc = rt_flags_parse(&flags, trainer, argc, argv);
     if (rc < 0) {
         rt_say_begin(NULL, rt_colors(flags.color, STDERR_FILENO));

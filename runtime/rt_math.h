@@ -1,34 +1,32 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_math.h: the arithmetic of emitted kernels: dtype conversion, vectors, functions that
- * stand for libm's, and reductions along a row. In: values and rows. Out: the same bits
- * with every compiler, instruction set and number of threads, given IEEE 754 and
- * -ffp-contract=off: nothing here asks for a fused multiply-add, the functions are sums
- * and products in a written order without branches, and sums along a row are made by
- * fixed lanes and a fixed tree, tails included.
+/* rt_math.h: the arithmetic of emitted kernels: dtype conversion, vectors, replacements for libm,
+ * and reductions along a row. In: values and rows. Out: the same bits with every compiler,
+ * instruction set and number of threads, given IEEE 754 and -ffp-contract=off. Nothing here uses a
+ * fused multiply-add; the functions are sums and products in a written order without branches; and
+ * sums along a row use fixed lanes and a fixed tree, tails included.
  *
- *   rt_f32_from_bf16, rt_bf16_from_f32        to nearest even; NaN stays NaN
- *   rt_f32_from_f16, rt_f16_from_f32          likewise, subnormals too: integer code that
- *                                             vectorises, the same with and without F16C
- *   rt_expf, rt_sigmoidf, rt_tanhf, rt_logf   float, at most 2.5 ulp; loops vectorise
- *   rt_exp, rt_sigmoid, rt_tanh, rt_log       double, likewise
- *   rt_sin, rt_cos                            double, for |x| up to 2^20
- *   rt_sqrtf, rt_sqrt                         rounded exactly, as IEEE 754 wants; loops
- *                                             vectorise under -fno-math-errno
- *   rt_wf_exp, rt_wd_exp, ...                 vectors, equal to the scalar functions
- *   rt_bf16_from_master                       to nearest, ties away from zero: what is
- *                                             left over fits 16 bits (rt_f32_from_split)
- *   rt_bf16_noisy                             stochastic, by 16 random bits
- *   rt_row_sum_f32, _bf16, _f16, _f64, ...    see rt_row_body.h
+ *    rt_f32_from_bf16, rt_bf16_from_f32        to nearest even; NaN stays NaN
+ *    rt_f32_from_f16, rt_f16_from_f32          likewise, subnormals too: integer code that
+ *                                              vectorises, the same with and without F16C
+ *    rt_expf, rt_sigmoidf, rt_tanhf, rt_logf   float, at most 2.5 ulp; loops vectorise
+ *    rt_exp, rt_sigmoid, rt_tanh, rt_log       double, likewise
+ *    rt_sin, rt_cos                            double, for |x| up to 2^20
+ *    rt_sqrtf, rt_sqrt                         correctly rounded, as in IEEE 754; loops
+ *                                              vectorise under -fno-math-errno
+ *    rt_wf_exp, rt_wd_exp, ...                 vectors, equal to the scalar functions
+ *    rt_bf16_from_master                       to nearest, ties away from zero: the
+ *                                              remainder fits 16 bits (rt_f32_from_split)
+ *    rt_bf16_noisy                             stochastic, by 16 random bits
+ *    rt_row_sum_f32, _bf16, _f16, _f64, ...    see rt_row_body.h
  *
- * Errors are measured by tests/ops/math_test.c. */
+ * tests/ops/math_test.c measures the errors. */
 #ifndef RT_MATH_H
 #define RT_MATH_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* Vectors are passed between inline functions only: how they would be passed to others
- * is no concern. */
+/* Vectors are passed between inline functions only, so the ABI for passing them does not matter. */
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 #define RT_ALWAYS static inline __attribute__((always_inline, unused))
@@ -68,8 +66,8 @@ RT_ALWAYS float rt_f32_from_bf16(uint16_t x)
     return rt_f32_from_bits((int32_t)((uint32_t)x << 16));
 }
 
-/* To nearest, ties to even; the carry may reach the exponent, up to infinity. A NaN keeps
- * its upper bits and becomes quiet. */
+/* To nearest, ties to even; the carry may reach the exponent, up to infinity. A NaN keeps its upper
+ * bits and becomes quiet. */
 RT_ALWAYS uint16_t rt_bf16_from_f32(float x)
 {
     const uint32_t bits = (uint32_t)rt_bits_f32(x);
@@ -78,8 +76,8 @@ RT_ALWAYS uint16_t rt_bf16_from_f32(float x)
     return (uint16_t)(((rounded & ~nan) | ((bits | 0x400000u) & nan)) >> 16);
 }
 
-/* The weight of an f32 master. Ties go away from zero, so that the master is the weight's
- * bits plus a signed 16-bit rest, rt_split_rest, whatever the master is. */
+/* The weight of an f32 master. Ties go away from zero, so that any master is the weight's bits plus
+ * a signed 16-bit remainder, rt_split_rest. */
 RT_ALWAYS uint16_t rt_bf16_from_master(float x)
 {
     const uint32_t bits = (uint32_t)rt_bits_f32(x);
@@ -98,8 +96,8 @@ RT_ALWAYS float rt_f32_from_split(uint16_t weight, uint16_t rest)
     return rt_f32_from_bits((int32_t)(((uint32_t)weight - negative) << 16 | rest));
 }
 
-/* Up with the probability of what is cut off: right on average. noise: 16 random bits.
- * What is no number, or exact, stays. */
+/* Rounds up with the probability of the part cut off: right on average. noise: 16 random bits. NaN,
+ * infinities and exact values stay. */
 RT_ALWAYS uint16_t rt_bf16_noisy(float x, uint16_t noise)
 {
     const uint32_t bits = (uint32_t)rt_bits_f32(x);
@@ -126,8 +124,8 @@ RT_ALWAYS float rt_f32_from_f16(uint16_t x)
                                       (uint32_t)(x & 0x8000u) << 16));
 }
 
-/* To nearest, ties to even; from 65520 on infinity. Below 2^-14 the results are multiples
- * of 2^-24, which is the last place of 1/2: adding it rounds. */
+/* To nearest, ties to even; infinity from 65520 on. Below 2^-14 the results are multiples of 2^-24,
+ * which is the last place of 1/2: adding it rounds. */
 RT_ALWAYS uint16_t rt_f16_from_f32(float x)
 {
     const uint32_t bits = (uint32_t)rt_bits_f32(x), size = bits & 0x7fffffffu;
@@ -144,7 +142,7 @@ RT_ALWAYS uint16_t rt_f16_from_f32(float x)
 
 /* ---- vectors --------------------------------------------------------------------- */
 
-/* As wide as the machine's; every lane is computed alike, so the width changes no bit. */
+/* As wide as the machine's; all lanes are computed alike, so the width changes no bit. */
 #if defined(__AVX512F__)
 #define RT_WIDE_BYTES 64
 #elif defined(__AVX__)
@@ -239,7 +237,7 @@ RT_ALWAYS double rt_sqrt(double x)
     return __builtin_sqrt(x);
 }
 
-/* One body for four types: F the floating type, I integers as wide, lane for lane. */
+/* One body for four types: F the floating type, I an integer of equal width, per lane. */
 #define RT_NAME(name) rt_##name##f
 #define RT_F float
 #define RT_I int32_t
@@ -288,13 +286,13 @@ RT_ALWAYS double rt_log(double x)
     const int64_t tiny = -(int64_t)(x < 0x1p-1022); /* denormal: scaled up to be normal */
     const double scale = rt_f64_from_bits((rt_bits_f64(0x1p54) & tiny) | (one & ~tiny));
     const int64_t bits = rt_bits_f64(x * scale);
-    /* its top 12 bits are e; unsigned, since x may be negative or NaN */
+    /* Its top 12 bits are e; unsigned, because x may be negative or NaN. */
     const uint64_t offset = (uint64_t)bits - (uint64_t)sqrt_half;
     const int64_t exponent =
         (int64_t)((offset >> 52) + 4096) - ((int64_t)(offset >> 63) * 4096);
     const double m = rt_f64_from_bits((int64_t)((uint64_t)bits - ((offset >> 52) << 52)));
-    /* exponent + 4096 is positive: as the mantissa of 2^52 it converts without an
-     * instruction that not every vector unit has */
+    /* exponent + 4096 is positive: as the mantissa of 2^52 it converts without an instruction that
+     * not every vector unit has. */
     const double e = rt_f64_from_bits(rt_bits_f64(0x1p52) | exponent) - (0x1p52 + 4096) -
                      rt_f64_from_bits(rt_bits_f64(54.0) & tiny);
     const double f = m - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
@@ -324,9 +322,9 @@ RT_ALWAYS float rt_logf(float x)
     return (float)rt_log((double)x);
 }
 
-/* sin and cos of x = n pi/2 + r + tail, |r| <= pi/4, by polynomials in r^2; n odd
- * exchanges them. pi/2 is taken away in three parts of 33, 33 and 53 bits, so that the
- * products with n are exact: good for |x| up to 2^20, then slowly worse. */
+/* sin and cos of x = n pi/2 + r + tail, |r| <= pi/4, by polynomials in r^2; an odd n exchanges
+ * them. pi/2 is subtracted in three parts of 33, 33 and 53 bits, so that the products with n are
+ * exact: accurate for |x| up to 2^20, then slowly worse. */
 RT_ALWAYS double rt_sin_turned(double x, int64_t quarters)
 {
     const double magic = 0x1.8p52; /* adding it rounds to an integer, in the low bits */

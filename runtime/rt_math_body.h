@@ -8,12 +8,12 @@
 #define RT_SELECT(mask, yes, no)                                                         \
     RT_FLOAT((RT_BITS((RT_F){0} + (yes)) & (mask)) | (RT_BITS(no) & ~(mask)))
 
-/* The float whose exponent field is e; unsigned, since a NaN leaves any e behind. */
+/* The float whose exponent field is e; unsigned, because a NaN leaves an arbitrary e. */
 #define RT_POWER(e, mantissa_bits) RT_FLOAT((RT_I)((RT_U)(e) << (mantissa_bits)))
 
-/* x = n ln 2 + r, |r| <= ln 2 / 2. exp(r) = 1 + r + r^2 Q(r); Q is near minimax (relative
- * error of exp below 2^-32 for float, 2^-61 for double). 2^n comes in two factors, so
- * that results down to the least denormal and up to infinity are right. */
+/* x = n ln 2 + r, |r| <= ln 2 / 2. exp(r) = 1 + r + r^2 Q(r); Q is near minimax (relative error of
+ * exp below 2^-32 for float, 2^-61 for double). 2^n is applied in two factors, so that results from
+ * the least denormal to infinity are right. */
 RT_ALWAYS RT_F RT_NAME(exp)(RT_F x)
 {
 #if RT_DOUBLE
@@ -58,7 +58,7 @@ RT_ALWAYS RT_F RT_NAME(exp)(RT_F x)
 #endif
 }
 
-/* The larger of a and b; b when either is NaN. */
+/* The larger of a and b; b if either is NaN. */
 RT_ALWAYS RT_F RT_NAME(max)(RT_F a, RT_F b)
 {
     const RT_I mask = RT_MASK(a > b);

@@ -1,35 +1,34 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_philox.h: the only source of randomness: Philox4x32-10 (Salmon et al., "Parallel
- * random numbers: as easy as 1, 2, 3", 2011), a keyed counter. It knows no mesh, rank or
- * layout.
+/* rt_philox.h: the only source of randomness: Philox4x32-10 (Salmon et al., "Parallel random
+ * numbers: as easy as 1, 2, 3", 2011), a keyed counter. It does not depend on mesh, rank or layout.
  *
- *   key      (low 32 bits of the seed, site)
- *   counter  (low and high 32 bits of an index, stream, high 32 bits of the seed)
+ *    key      (low 32 bits of the seed, site)
+ *    counter  (low and high 32 bits of an index, stream, high 32 bits of the seed)
  *
- *   site        index                     stream                   used for
- *   INIT        element of a parameter    FNV-1a 32 of its name    initial weights
- *   DATA        (half block, round)       epoch                    order of samples
- *   PROJECTION  element of a parameter    FNV-1a 32 of its name    --debug-gradients
- *   STEP        step, from 0              0                        the seed of its noise
- *   SAMPLE      token after the prompt    0                        trainer sample
- *   MASTER, MOMENT1, MOMENT2              FNV-1a 32 of its name    stochastic rounding
- *               element of a parameter / 8
+ *    site        index                     stream                   used for
+ *    INIT        element of a parameter    FNV-1a 32 of its name    initial weights
+ *    DATA        (half block, round)       epoch                    order of samples
+ *    PROJECTION  element of a parameter    FNV-1a 32 of its name    --debug-gradients
+ *    STEP        step, from 0              0                        the seed of its noise
+ *    SAMPLE      token after the prompt    0                        trainer sample
+ *    MASTER, MOMENT1, MOMENT2              FNV-1a 32 of its name    stochastic rounding
+ *                element of a parameter / 8
  *
- * The seed of projections is 0, whatever the run's; that of noise is the first two words
- * of STEP, low one first. Element e rounds by 16 bits, from the low half of the first
- * word on: half e mod 8 of its block.
+ * The seed of projections is always 0. The seed of noise is the first two words of STEP, the low
+ * one first. Element e is rounded by 16 bits: half e mod 8 of its block, counted from the low half
+ * of the first word.
  *
  * Initial weights: h = sum of the eight 16-bit halves of the four words; the value is
- *   (h - 262140) * (std * RT_NORMAL_SCALE)
- * in double, rounded to the master's dtype: an Irwin-Hall normal of eight uniforms, exact
- * in integers, bounded by 4.9 std. */
+ *    (h - 262140) * (std * RT_NORMAL_SCALE)
+ * in double, rounded to the master's dtype: an Irwin-Hall normal of eight uniforms, exact in
+ * integers, bounded by 4.9 std. */
 #ifndef RT_PHILOX_H
 #define RT_PHILOX_H
 
 #include <stdint.h>
 
 enum { RT_SITE_INIT = 1, RT_SITE_DATA = 2, RT_SITE_PROJECTION = 3, RT_SITE_STEP = 4 };
-/* RT_NOISE_* of rt.h go on from 5 to 7. */
+/* RT_NOISE_* of rt.h are sites 5 to 7. */
 enum { RT_SITE_SAMPLE = 8 };
 
 /* 1 / sqrt(8 * (65536^2 - 1) / 12) */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_row_body.h: reductions along a row of one dtype; included by rt_math.h for each. In:
- * RT_T the element, RT_A what it is summed in, RT_V a vector of RT_WIDTH of those, and
- * how to load, store, convert and round. Out: RT_ROW(sum) and so on.
+/* rt_row_body.h: reductions along a row of one dtype; rt_math.h includes it for each dtype. In:
+ * RT_T the element, RT_A its dtype in sums, RT_V a vector of RT_WIDTH of those, and how to load,
+ * store, convert and round. Out: RT_ROW(sum) and so on.
  *
- * Order of every sum: blocks of RT_ROW_BLOCK elements; in a block, lane l of RT_LANES
- * adds the elements whose index is l modulo RT_LANES, in order; the lanes join by a tree;
- * blocks are added in double. A tail is the last vector filled up with a neutral value,
- * so it changes no bit. */
+ * Order of every sum: blocks of RT_ROW_BLOCK elements; in a block, lane l of RT_LANES adds the
+ * elements whose index is l modulo RT_LANES, in order; the lanes are joined by a tree; blocks are
+ * added in double. The last vector is padded with a neutral value, so a tail changes no bit. */
 
 #ifndef RT_ROW_BLOCK
 #define RT_ROW_BLOCK 1024
@@ -35,8 +34,8 @@ RT_ALWAYS RT_A RT_ROW(join)(const RT_V *vectors)
     return v[0];
 }
 
-/* Adds `term`, an expression in at and lanes, over n elements into a double `total`. The
- * RT_LANES lanes are one or more vectors. */
+/* Adds `term`, an expression in at and lanes, over n elements to a double `total`. The RT_LANES
+ * lanes are one or more vectors. */
 #define RT_ROW_TOTAL(total, n, term)                                                     \
     double total = 0;                                                                    \
     for (int64_t from = 0; from < (n); from += RT_ROW_BLOCK) {                           \
@@ -93,7 +92,7 @@ static inline RT_A RT_ROW(dot_centred)(const RT_T *a, const RT_T *b, const RT_T 
     return (RT_A)total;
 }
 
-/* The largest element; NaN is passed over. -inf when n is 0. */
+/* The largest element; NaNs are skipped. -inf if n is 0. */
 static inline RT_A RT_ROW(max)(const RT_T *x, int64_t n)
 {
     const RT_A none = -(RT_A)__builtin_inf();
@@ -119,7 +118,7 @@ static inline RT_A RT_ROW(max)(const RT_T *x, int64_t n)
     return most;
 }
 
-/* log(sum(exp(x))), from the largest element down */
+/* log(sum(exp(x))), relative to the largest element */
 static inline RT_A RT_ROW(lse)(const RT_T *x, int64_t n)
 {
     const RT_A top = RT_ROW(max)(x, n), none = -(RT_A)__builtin_inf();
@@ -141,7 +140,7 @@ RT_ALWAYS void RT_ROW(softmax_minus)(const RT_T *x, RT_T *dx, int64_t n, RT_A ls
     dx[target] = RT_ROUND(p * scale - share - hot);
 }
 
-/* The same where nothing but the target counts; * 1 and - 0 change no bit. */
+/* The same if only the target counts; * 1 and - 0 change no bit. */
 static inline void RT_ROW(softmax_minus_onehot)(const RT_T *x, RT_T *dx, int64_t n,
                                                 RT_A lse, int64_t target)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_simd.h: vectors of the widest unit the compiler may use (GCC vector extensions; the
- * only intrinsics are the fused multiply-adds, which C cannot spell for vectors), and the
- * register block that matrix products and attention share. In: pointers to float or
- * double. Out: values whose lanes are computed independently and alike, so that no result
- * depends on the lane or on where a tail begins. rt_vf_* works on float, rt_vd_* on
- * double: the same functions. */
+/* rt_simd.h: vectors of the widest unit the compiler may use (GCC vector extensions; the only
+ * intrinsics are fused multiply-adds, which C cannot express for vectors), and the register block
+ * that matrix products and attention share. In: pointers to float or double. Out: values whose
+ * lanes are computed independently and alike, so no result depends on the lane or on where a tail
+ * starts. rt_vf_* works on float, rt_vd_* on double: the same functions. */
 #ifndef RT_SIMD_H
 #define RT_SIMD_H
 
@@ -19,7 +18,7 @@
 
 #if defined(__AVX512F__)
 #define RT_VEC_BYTES 64
-/* Rows and vectors of a register block: 24 of 32 registers accumulate. */
+/* Rows and vectors of a register block: 24 of 32 registers hold sums. */
 enum { RT_BLOCK_ROWS = 12, RT_BLOCK_VECS = 2 };
 #elif defined(__AVX__)
 #define RT_VEC_BYTES 32
@@ -45,7 +44,7 @@ enum {
     RT_VD_COLS = RT_BLOCK_VECS * RT_VD_LANES
 };
 
-/* a * b + c, rounded once where the hardware can (of the platform, like the width). */
+/* a * b + c, rounded once if the hardware can (part of the platform, like the width). */
 RT_INLINE rt_vf rt_vf_fma(rt_vf a, rt_vf b, rt_vf c)
 {
 #if defined(__AVX512F__)
@@ -95,8 +94,8 @@ RT_INLINE rt_vd rt_vd_set(double x)
 #endif
 }
 
-/* The functions that read alike for float and double. V vector, T scalar, I integer
- * vector of the same width, L integer scalar. load and store need no alignment. */
+/* Functions with the same text for float and double. V vector, T scalar, I integer vector of the
+ * same width, L integer scalar. load and store need no alignment. */
 #define RT_SIMD_COMMON(P, V, T, I, L, LANES)                                             \
     RT_INLINE V P##_load(const T *p)                                                     \
     {                                                                                    \
@@ -171,13 +170,13 @@ RT_SIMD_COMMON(rt_vd, rt_vd, double, rt_vl, int64_t, RT_VD_LANES)
 
 /* ---- bf16, two to a 32-bit word -------------------------------------------------- */
 
-/* Products of bf16 take two elements of the summed axis at once: the first in the low
- * half of a word. Sums are f32. With AVX512-BF16 the hardware does both products;
- * elsewhere the halves are widened, which a shift and a mask do exactly. */
+/* Products of bf16 take two elements of the summed axis at once, the first in the low half of a
+ * word. Sums are f32. With AVX512-BF16 the hardware does both products; elsewhere a shift and a
+ * mask widen the halves exactly. */
 
 typedef uint16_t rt_vh __attribute__((vector_size(RT_VEC_BYTES / 2)));
 
-/* bf16 of every lane in the low half of a word, to nearest even; a NaN stays one. */
+/* bf16 of every lane in the low half of a word, to nearest even; NaN stays NaN. */
 RT_INLINE rt_vi rt_vf_round_bf16(rt_vf x)
 {
 #if defined(__AVX512BF16__)
@@ -262,9 +261,9 @@ RT_INLINE void rt_pairs_block(const int rows, const int vecs, int64_t k,
 
 /* ---- exp ------------------------------------------------------------------------- */
 
-/* exp(x): x = n ln 2 + r with |r| <= ln 2 / 2, Taylor polynomial in r (degree 7: relative
- * error under 6e-9 before rounding), times 2^n. Below -87 the result is 0, above 88 it
- * saturates; softmax only asks for x <= 0. */
+/* exp(x): x = n ln 2 + r with |r| <= ln 2 / 2, Taylor polynomial in r (degree 7: relative error
+ * under 6e-9 before rounding), times 2^n. Below -87 the result is 0, above 88 it saturates; softmax
+ * only needs x <= 0. */
 RT_INLINE rt_vf rt_vf_exp(rt_vf x)
 {
     const rt_vf magic =
@@ -285,7 +284,7 @@ RT_INLINE rt_vf rt_vf_exp(rt_vf x)
     p = rt_vf_fma(p, r, rt_vf_set(0.5f));
     p = rt_vf_fma(p, r, rt_vf_set(1.0f));
     p = rt_vf_fma(p, r, rt_vf_set(1.0f));
-    /* shifted's low bits are n: they become the exponent of 2^n; a NaN stays one */
+    /* The low bits of shifted are n: they become the exponent of 2^n; NaN stays NaN. */
     const rt_vf e = p * (rt_vf)(((rt_vi)shifted + 127) << 23);
     return (rt_vf)((rt_vi)e & ~tiny);
 }

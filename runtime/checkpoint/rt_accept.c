@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_accept.c: --accept-numerics, a run that goes on with other mathematics. In: a
- * checkpoint of another numerics hash. Out: its weights and its step; of the rest what
- * still means the same:
+/* rt_accept.c: --accept-numerics: a run that continues with different mathematics. In: a
+ * checkpoint with another numerics hash. Out: its weights and its step, and of the rest
+ * what still has the same meaning:
  *
- *   masters       where they fit; else weights are taken as --init takes them
- *   moments       where names, shapes and dtypes are equal and the optimizer is the same;
- *                 else they begin at zero, and the powers of its betas at one
- *   order of data where data, sequences and batch are the same; else it begins anew, at
- *                 sample 0
- *   lineage       every numerics hash, and the first step that ran with it
+ *    masters       if they fit; otherwise weights are read as by --init
+ *    moments       if names, shapes and dtypes are equal and the optimizer is the same;
+ *                  otherwise they start at zero, and the powers of its betas at one
+ *    order of data if data, sequences and batch are the same; otherwise it starts over,
+ * at sample 0 lineage       every numerics hash, and the first step that ran with it
  *
  * Rank 0 compares, and tells all others. */
 #include "checkpoint/rt_checkpoint.h"
@@ -17,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The line `field = value` of numerics.txt, in the text or not: its value's length. */
+/* The length of the value in the line `field = value` of numerics.txt, which may be
+ * missing. */
 static const char *value_of(const char *text, const char *field, size_t *bytes)
 {
     const size_t n = strlen(field);
@@ -70,7 +70,7 @@ static bool differs(const char *a, const char *b, const char *field)
 
 enum { ORDER, OPTIMIZER, BETAS, QUESTIONS };
 
-/* What is other than in the checkpoint, as rank 0 finds it. */
+/* What differs from the checkpoint, as rank 0 finds it. */
 static void compare(Rt *rt, const char *theirs, bool other_data, uint64_t *other)
 {
     static const char *const order[] = {"seq", "global_batch", "documents",
@@ -87,7 +87,7 @@ static void compare(Rt *rt, const char *theirs, bool other_data, uint64_t *other
     rt_save_sum(rt, other, QUESTIONS);
 }
 
-/* beta^t after so many updates, as a run with these betas would have it. */
+/* beta^t after this many updates, as a run with these betas would compute it. */
 static double power(double beta, int64_t updates)
 {
     double p = 1;
@@ -102,7 +102,7 @@ static void note(const Rt *rt, const char *what)
         rt_say("trainer: note: --accept-numerics: %s", what);
 }
 
-/* Collective: the set is loaded, or, where it does not fit or is not wanted, verified. */
+/* Collective: loads the set; verifies it only, if it does not fit or is not wanted. */
 static bool take_set(Rt *rt, RtSet set, bool wanted, const char *folder, RtManifest *m)
 {
     if (wanted)
@@ -116,7 +116,7 @@ static void begin_order(const Rt *rt, RtTrainState *s)
     note(rt, "the data order restarts at sample 0");
     s->order_step = s->step;
     s->order_samples = s->samples;
-    s->order_tokens = s->tokens >= 0 ? s->tokens : 0; /* an earlier version's: unknown */
+    s->order_tokens = s->tokens >= 0 ? s->tokens : 0; /* unknown to an earlier version */
 }
 
 static void set_scale(const Rt *rt, RtTrainState *s)

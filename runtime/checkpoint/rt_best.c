@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_best.c: the best step of a run. In: losses over held-out data. Out: RtState.best,
- * the step with the lowest one so far and how many evaluations since were no lower; with
+/* rt_best.c: the best step of a run. In: losses on held-out data. Out: RtState.best, the
+ * step with the lowest loss so far and how many later evaluations were not lower; with
  * --patience, the end of the run.
  *
- * The loss has the same bits on every rank and on any mesh, so all ranks find the same,
- * and so does a run that was killed and resumed. Every checkpoint's train state has it as
- * of its step, and the newest one's says which is the best: no other file marks it, so
- * nothing can be half written. With --keep-best such a step is saved (rt_due.c) and stays
- * (rt_prune.c). Losses over other held-out data are not compared. */
+ * The loss has the same bits on every rank and on any mesh, so all ranks find the same
+ * step, and so does a run that was killed and resumed. Every checkpoint's train state
+ * records the best as of its step, and the newest one counts: no other file marks it, so
+ * nothing can be half written. With --keep-best such a step is saved (rt_due.c) and kept
+ * (rt_prune.c). Losses on other held-out data are not compared. */
 #include "checkpoint/rt_checkpoint.h"
 
 void rt_best_forget(Rt *rt)
@@ -21,7 +21,7 @@ void rt_best_forget(Rt *rt)
     *b = (RtBest){0};
 }
 
-/* Has the run waited for as long as --patience says? */
+/* Is the run's patience exhausted? */
 static bool is_over(const RtState *st)
 {
     const int64_t patience = st->flags.patience;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_carry.c: files that a model needs and training does not: those of its tokenizer, how
- * to generate with it. In: the folder that the run's weights come from, --init's or the
- * checkpoint's. Out: the same bytes in each checkpoint of the run, hashed in its
- * MANIFEST, so that a checkpoint of a model from Hugging Face is one for Hugging Face
- * again.
+/* rt_carry.c: files that a model needs but training does not: those of its tokenizer,
+ * and its settings for generation. In: the folder of the run's weights, --init's or
+ * the checkpoint's. Out: the same bytes in each checkpoint of the run, hashed in its
+ * MANIFEST. So a checkpoint of a Hugging Face model is again a complete Hugging Face
+ * model.
  *
- * Rank 0 keeps them in memory: their source may be gone by the next checkpoint. */
+ * Rank 0 keeps them in memory, because their source may be gone by the next
+ * checkpoint. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <stdlib.h>
@@ -31,7 +32,7 @@ bool rt_carry_read(Rt *rt, const char *folder)
 {
     const int64_t most_bytes = INT64_C(256) << 20; /* the largest known have 34 MB */
     RtCheckpoint *c = rt->state->checkpoint;
-    uint64_t there[N_NAMES] = {0}; /* bytes + 1; 0: there is none */
+    uint64_t there[N_NAMES] = {0}; /* bytes + 1; 0: it does not exist */
     char *text[N_NAMES] = {NULL};
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
     for (int i = 0; rt->rank == 0 && i < N_NAMES && c->error[0] == '\0'; i++) {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_chunks.c: hashes of the files of a checkpoint. In: files on a disk. Out: a hash of
- * each, all ranks together.
+/* rt_chunks.c: hashes of the files of a checkpoint. In: files on disk. Out: a hash of
+ * each, computed by all ranks together.
  *
  * A file is cut into chunks of 4 MiB. Its hash is the sum modulo 2^64 of theirs, each
- * seeded by its place, so any rank may hash any chunk: they are dealt in turn, file after
- * file. A rank asks the disk for chunks well before it hashes them; what it does between
- * two of them, such as placing what was read, costs the disk nothing.
+ * seeded by its position, so any rank may hash any chunk: ranks take them in turn, file
+ * after file. A rank prefetches chunks from the disk well before it hashes them, so work
+ * between two chunks, such as copying what was read, does not slow down the disk.
  *
  * MANIFEST has the sums. CHUNKS, a file of the checkpoint like others, has each hash of
- * the files with tensors, so that `trainer verify` can say where damage lies:
+ * the files with tensors, so that `trainer verify` can locate damage:
  *
- *   fsdpgen chunks 1
- *   file model.safetensors
- *   0123456789abcdef             a line for each 4 MiB
- *   ... */
+ *    fsdpgen chunks 1
+ *    file model.safetensors
+ *    0123456789abcdef             a line for each 4 MiB
+ *    ... */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <fcntl.h>
@@ -22,8 +22,8 @@
 #include <unistd.h>
 
 enum {
-    AHEAD_CHUNKS = 16,      /* of this rank, on their way from the disk */
-    PIECE_BYTES = 256 << 10 /* a core's cache keeps it until it is hashed */
+    AHEAD_CHUNKS = 16,      /* of this rank, being read from disk */
+    PIECE_BYTES = 256 << 10 /* stays in a core's cache until it is hashed */
 };
 
 void rt_chunks_begin(RtChunks *h, const char *folder, RtFile *files, int n_files,
@@ -60,7 +60,7 @@ static void step(RtChunkAt *c)
     c->number++;
 }
 
-/* From there to this rank's next chunk; false: it has no more. */
+/* Moves on to this rank's next chunk; false: there is none. */
 static bool find_own(const Rt *rt, const RtChunks *h, RtChunkAt *c)
 {
     while (c->file < h->n_files) {
@@ -82,10 +82,10 @@ static void path_of(const RtChunks *h, const RtChunkAt *c, char *path, size_t by
     snprintf(path, bytes, "%s/%s", h->folder, h->files[c->file].name);
 }
 
-/* ---- the disk, ahead ------------------------------------------------------------- */
+/* ---- prefetching from disk ------------------------------------------------------- */
 
-/* Hints: what cannot be opened is told by the one who reads it. In pieces: the kernel
- * takes no more of one than what a request to the disk may have. */
+/* These are hints: errors are reported when reading. In pieces, because the kernel limits
+ * each hint to the size of a disk request. */
 static void read_ahead(const Rt *rt, RtChunks *h)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
@@ -167,7 +167,7 @@ enum { LINE_BYTES = 17 };
 int64_t rt_chunks_text_bytes(const RtFile *files, int n_files)
 {
     int64_t bytes = (int64_t)sizeof first_line - 1;
-    for (int i = 0; i < n_files && bytes < INT64_MAX / 4; i++) { /* no file has more */
+    for (int i = 0; i < n_files && bytes < INT64_MAX / 4; i++) { /* more than any file */
         bytes += (int64_t)strlen("file \n") + (int64_t)strlen(files[i].name) +
                  LINE_BYTES * rt_chunks_of(&files[i]);
     }

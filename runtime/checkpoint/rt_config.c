@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_config.c: config.json of the folder that weights come from. In: --init's folder, or
  * a checkpoint's. Out: the config.json of this run's checkpoints: the trainer's, with
- * what only the other one knows (how many positions the model was made for, ids that
- * begin, end and pad a text); warnings where --init's describes another model than this
- * one; and the ids that end a sample.
+ * members that only the other one has (the number of positions, ids that start, end and
+ * pad a text); warnings if --init's describes another model; and the ids that end a
+ * sample.
  *
- * Only the first rank reads it. It is a stranger's file: all of it must be JSON before a
- * value is taken, and values are written anew, never copied. */
+ * Only the first rank reads it. It is a foreign file: all of it must be JSON before a
+ * value is used, and values are written again, never copied. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <stdlib.h>
@@ -16,9 +16,9 @@
 enum {
     MOST_BYTES = 1 << 20,    /* of the file; real ones have a few thousand */
     MOST_IDS = RT_MAX_STOPS, /* of a list */
-    MOST_DEPTH = 4,          /* of objects in objects whose values are compared */
+    MOST_DEPTH = 4,          /* of nested objects whose values are compared */
     KEY_BYTES = 128,
-    SHOWN_BYTES = 64 /* of a value, in a message */
+    SHOWN_BYTES = 64 /* of a value in a message */
 };
 
 /* ---- the file -------------------------------------------------------------------- */
@@ -53,8 +53,8 @@ static char *load(const char *folder, const char *name, RtJson *object, bool tel
     return NULL;
 }
 
-/* The next member of an object that is known to be JSON; false at its end. A key that is
- * too long to be one of ours is "". */
+/* The next member of an object that is valid JSON; false at its end. A key too long to be
+ * one of ours is "". */
 static bool next_member(RtJson *j, bool *first, char *key, RtJson *value)
 {
     if (!rt_json_item(j, '}', first))
@@ -75,7 +75,7 @@ static bool is_null(RtJson value)
     return *value.at == 'n';
 }
 
-/* ---- what is carried ------------------------------------------------------------- */
+/* ---- carried members ------------------------------------------------------------- */
 
 static const char positions_key[] = "max_position_embeddings";
 static const char *const id_keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
@@ -88,7 +88,7 @@ typedef struct Ids {
 } Ids;
 
 typedef struct Carried {
-    int64_t positions; /* 0: not known */
+    int64_t positions; /* 0: unknown */
     Ids ids[N_ID_KEYS];
 } Carried;
 
@@ -136,7 +136,7 @@ static void read_carried(RtJson j, const char *folder, Carried *v)
     while (next_member(&j, &first, key, &value)) {
         const int i = id_key(key);
         if (strcmp(key, positions_key) == 0) {
-            v->positions = 0; /* of a key that is there twice the last one counts */
+            v->positions = 0; /* if a key occurs twice, the last one counts */
             if (!is_null(value) && !read_positions(value, &v->positions)) {
                 v->positions = 0;
                 rt_say("trainer: warning: config.json of %s: %s is ignored: it is not an"
@@ -172,8 +172,8 @@ static void put_text(FILE *f, const char *from, const char *to)
     fwrite(from, 1, (size_t)(to - from), f);
 }
 
-/* Ours with their values; ids that ours lacks come last. The caller frees it; NULL:
- * memory is out. */
+/* Ours with their values; ids that ours lacks come last. The caller frees it; NULL: out
+ * of memory. */
 static char *merge(const char *ours, const Carried *v)
 {
     RtJson j = {ours, ours + strlen(ours), false}, value;
@@ -236,7 +236,7 @@ void rt_config_carry(Rt *rt, const char *folder)
 
 /* ---- ids that end a sample ------------------------------------------------------- */
 
-/* eos_token_id of a file; false: it says none. */
+/* eos_token_id of a file; false: it has none. */
 static bool read_stops(const char *folder, const char *name, Ids *ids)
 {
     char key[KEY_BYTES], error[RT_ERROR_BYTES];
@@ -284,18 +284,18 @@ void rt_stop_find(Rt *rt, const char *folder)
                 folder, (long long)ids.id[i], (long long)rt->trainer->vocab);
         }
     }
-    rt_sum_words(rt, words, 1 + MOST_IDS); /* of rank 0 alone */
+    rt_sum_words(rt, words, 1 + MOST_IDS); /* from rank 0 only */
     st->n_stops = (int)words[0];
     for (int i = 0; i < st->n_stops; i++)
         st->stop[i] = (int64_t)words[1 + i];
 }
 
-/* ---- what is compared ------------------------------------------------------------ */
+/* ---- comparison ------------------------------------------------------------------ */
 
 typedef void Visit(void *ctx, const char *key, RtJson value);
 
-/* Numbers, texts, booleans and nulls of an object and of those in it. Rotary positions
- * have two spellings: of transformers before and since 5. */
+/* Visits numbers, texts, booleans and nulls of an object and of nested ones. Rotary
+ * positions have two spellings: of transformers before 5 and since. */
 static void walk(RtJson j, int depth, bool in_rope, Visit *visit, void *ctx)
 {
     char key[KEY_BYTES];
@@ -314,7 +314,7 @@ static void walk(RtJson j, int depth, bool in_rope, Visit *visit, void *ctx)
     }
 }
 
-/* Of a config.json without these keys. */
+/* The values of a config.json without these keys. */
 static const struct {
     const char *key, *value;
 } implied[] = {{"rope_type", "\"default\""}, {"use_sliding_window", "false"}};
@@ -324,12 +324,12 @@ typedef struct Comparison {
     const char *flag, *folder;
     RtJson theirs;
     bool has[N_IMPLIED]; /* ours */
-    const char *key;     /* the one that is compared */
+    const char *key;     /* the member being compared */
     RtJson ours;
-    bool met, told; /* theirs has it; it is another value */
+    bool met, told; /* theirs has it; the difference was reported */
 } Comparison;
 
-/* Does it say nothing of what the weights compute? */
+/* Does the key say nothing about what the weights compute? */
 static bool is_passed_over(const char *key)
 {
     static const char *const keys[] = {
@@ -384,7 +384,7 @@ static void compare_theirs(void *ctx, const char *key, RtJson value)
     if (strcmp(key, c->key) != 0)
         return;
     c->met = true;
-    /* null: as transformers has it by default, but a window is none */
+    /* null means transformers' default, except for a window, where it means none */
     if (c->told || is_same(c->ours, value) ||
         ((is_null(c->ours) || is_null(value)) && strcmp(key, "sliding_window") != 0))
         return;
@@ -421,7 +421,7 @@ void rt_config_compare(const Rt *rt, const char *flag, const char *folder)
     Comparison c = {.flag = flag, .folder = folder};
     if (rt->rank != 0 || config == NULL)
         return;
-    /* where there are checkpoints, it was read before, and told */
+    /* with checkpoints, it was read and reported before */
     char *text =
         load(folder, "config.json", &c.theirs, rt->state->checkpoint == NULL, error);
     if (error[0] != '\0')

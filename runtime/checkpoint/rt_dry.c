@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_dry.c: --dry-run: everything that a run needs, checked before it is started. In: the
- * flags of the run. Out: a table on stdout: data, masks, digests, held-out data, memory,
- * files to write, checkpoints, disk, and whether the ranks start and meet; exit code 0,
- * or 1 with all problems at once. No step is computed and no file is written.
+/* rt_dry.c: --dry-run: checks everything that a run needs before it is started. In:
+ * the flags of the run. Out: a table on stdout: data, masks, digests, held-out data,
+ * memory, files to write, checkpoints, disk, and whether the ranks start and meet;
+ * exit code 0, or 1 with all problems at once. No step is computed and no file is
+ * written.
  *
- * What needs no ranks is checked by the process that starts them, with the code that the
- * run itself has for it. */
+ * The process that starts the ranks checks what needs no ranks, with the run's own
+ * code. */
 #include "checkpoint/rt_dry.h"
 #include "data/rt_data.h"
 #include "job/rt_out.h"
@@ -110,7 +111,7 @@ static void check_digests(RtDry *d)
     if (st->tokens == NULL)
         return;
     st->digests = rt_digest_list(&d->rt);
-    st->digests->pending = true; /* contents are compared when a run hashes them */
+    st->digests->pending = true; /* a run compares contents when it hashes them */
     const int64_t bytes = rt_digest_unknown_bytes(st->digests);
     const bool at_once = bytes <= RT_AT_ONCE_BYTES || d->flags->check_data;
     if (bytes == 0) {
@@ -121,7 +122,7 @@ static void check_digests(RtDry *d)
     }
 }
 
-/* Are there tokens enough? More than one epoch may be meant. */
+/* Are there enough tokens? More than one epoch may be intended. */
 static void check_schedule(RtDry *d)
 {
     const RtTrainer *t = d->trainer;
@@ -152,7 +153,7 @@ static void check_memory(RtDry *d)
     const int64_t saves = copies ? d->ranks * t->snapshot_bytes : 0;
     const int64_t free_bytes = rt_host_free_bytes();
 #ifdef RT_CUDA
-    const int64_t arenas = 0; /* the devices', which the ranks ask */
+    const int64_t arenas = 0; /* on the devices, which the ranks check */
     const char *elsewhere = " (the GPUs': see launch)";
 #else
     const char *elsewhere = "";
@@ -260,7 +261,7 @@ int rt_dry_end(RtDry *d, int code, bool prints)
 
 /* ---- in a rank ------------------------------------------------------------------- */
 
-/* A rank that finds no data says nothing here: the table does. */
+/* A rank that finds no data does not report it: the table does. */
 void rt_dry_rank(Rt *rt)
 {
     const RtFlags *f = &rt->state->flags;

@@ -20,8 +20,8 @@ typedef struct RtDry {
     const RtFlags *flags;
     int ranks; /* that this machine starts */
     bool alone, starts;
-    Rt rt; /* none: with what it would have opened, for who looks at that */
-    int64_t step; /* that the run would go on from */
+    Rt rt; /* not started; has what it would have opened, for code that needs it */
+    int64_t step; /* from which the run would resume */
     RtDryRow row[RT_DRY_ROWS];
     int n_rows, problems;
 } RtDry;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_dry_folder.c: of --dry-run, what --checkpoint, --resume and --init say. In: the
- * folders. Out: rows of the table: may checkpoints be written there, which one would the
- * run go on from, is there room on the disk for those to come, are initial weights there.
- * The folder is read, never made, cleaned or kept locked. */
+/* rt_dry_folder.c: the part of --dry-run about --checkpoint, --resume and --init. In: the
+ * folders. Out: rows of the table: may checkpoints be written there, from which one would
+ * the run resume, does the disk have room for the coming ones, do initial weights exist.
+ * The folder is read, never created, cleaned or kept locked. */
 #include "checkpoint/rt_dry.h"
 
 #include <errno.h>
@@ -17,10 +17,10 @@
 typedef struct Folder {
     RtDry *d;
     const char *dir;
-    char above[RT_PATH_BYTES]; /* it, or the nearest folder above it that there is */
+    char above[RT_PATH_BYTES]; /* the folder, or its nearest existing parent */
     int64_t *steps;
     int n;
-    int64_t bytes; /* of a checkpoint */
+    int64_t bytes; /* of one checkpoint */
 } Folder;
 
 static bool has(const char *folder, const char *name)
@@ -45,7 +45,7 @@ static void find_above(Folder *f)
     }
 }
 
-/* Another run's lock is seen by trying it. */
+/* Another run's lock is detected by trying to lock. */
 static bool is_in_use(const char *dir)
 {
     const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -56,7 +56,7 @@ static bool is_in_use(const char *dir)
     return used;
 }
 
-/* False, and a row, when a run could not begin there. */
+/* False, and a row, if a run could not start there. */
 static bool check_place(Folder *f)
 {
     RtDry *d = f->d;
@@ -86,9 +86,9 @@ static bool check_place(Folder *f)
     return why == NULL;
 }
 
-/* ---- which one would it go on from? ---------------------------------------------- */
+/* ---- from which one would it resume? --------------------------------------------- */
 
-/* The state of one that verifies; a row, where it is not this trainer's. */
+/* The state of one that verifies; a row if it belongs to another trainer. */
 static bool read_state(Folder *f, const char *folder, int64_t step, RtTrainState *s)
 {
     RtDry *d = f->d;
@@ -173,7 +173,7 @@ static void check_start(Folder *f)
     }
 }
 
-/* ---- is there room for those to come? -------------------------------------------- */
+/* ---- is there room for the coming ones? ------------------------------------------ */
 
 static void find_bytes(Folder *f)
 {
@@ -200,8 +200,8 @@ static int64_t multiples(int64_t n, int64_t from, int64_t to)
     return n > 0 ? to / n - from / n : 0;
 }
 
-/* Checkpoints that the run adds to those that are there, at most at a time: with --keep
- * an old one goes when the next is written. */
+/* How many checkpoints the run adds to the existing ones, at most at a time: with --keep
+ * an old one is removed when the next is written. */
 static int64_t to_come(const Folder *f)
 {
     const RtFlags *g = f->d->flags;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_due.c: when a run writes a checkpoint, and when it ends before its last step. In:
- * flags, signals, clocks, updates that were skipped. Out: after each step one decision of
- * all ranks.
+ * flags, signals, clocks, skipped updates. Out: after each step one decision of all
+ * ranks.
  *
- * Ranks hear of a signal one by one, and their clocks differ: so signals of all ranks are
- * added up, and rank 0 alone looks at a clock. Which steps are saved changes no bit.
- *
- * --stop-after leaves time for the save: twice the longest save of this run so far, or,
- * before there was one, what its bytes take at 100 MB/s; the longest step, twice; and two
- * seconds. A step is always computed, so that a chain of such runs goes on. Whatever else
- * would take that time, such as hashing data, asks rt_due_soon (job/) and stops. */
+ * 1. Ranks notice a signal at different times, and their clocks differ. So the signals of
+ *    all ranks are added up, and only rank 0 reads a clock. Which steps are saved changes
+ *    no bit.
+ * 2. --stop-after reserves time for the save: twice the longest save of this run so far
+ *    (or, before the first one, the time for its bytes at 100 MB/s), twice the longest
+ *    step, and two seconds. A step is always computed, so that a chain of such runs makes
+ *    progress.
+ * 3. Other slow work, such as hashing data, asks rt_due_soon (job/) and stops if it would
+ *    use that time. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <string.h>
@@ -54,8 +56,8 @@ void rt_due_saved(Rt *rt, double seconds)
     rt_due_begin(rt);
 }
 
-/* A save that still runs is not waited for, as one of --checkpoint-every would be: the
- * next one begins after it. */
+/* If a save is still running, it is not waited for (as with --checkpoint-every): the next
+ * one starts after it. */
 static bool is_due_by_clock(const RtCheckpoint *c, const RtFlags *f)
 {
     const bool writing = c->writing >= 0 && !atomic_load(&c->written);
@@ -63,7 +65,7 @@ static bool is_due_by_clock(const RtCheckpoint *c, const RtFlags *f)
            rt_clock() - c->due.saved >= f->checkpoint_seconds;
 }
 
-/* Of rank 0, after a step. */
+/* For rank 0, after a step. */
 static uint64_t find_due(const Rt *rt)
 {
     const RtState *st = rt->state;
@@ -85,7 +87,7 @@ static uint64_t find_due(const Rt *rt)
 /* ---- the end --------------------------------------------------------------------- */
 
 typedef struct Asked {
-    uint64_t signals, due; /* ranks that know of a signal; what rank 0 finds */
+    uint64_t signals, due; /* ranks that have noticed a signal; what rank 0 finds */
 } Asked;
 
 static Asked ask_all(Rt *rt, uint64_t due)
@@ -95,7 +97,7 @@ static Asked ask_all(Rt *rt, uint64_t due)
     return (Asked){words[0], words[1]};
 }
 
-/* Of rank 0. */
+/* For rank 0. */
 static void why_it_ends(const Rt *rt, const Asked *a, char *why, size_t bytes)
 {
     const RtDue *due = &rt->state->checkpoint->due;
@@ -111,8 +113,8 @@ static void why_it_ends(const Rt *rt, const Asked *a, char *why, size_t bytes)
     }
 }
 
-/* Collective: the run ends after this step, which is saved, or could not be. Returns
- * where that is no failure. */
+/* Collective: the run ends after this step, which is saved, or could not be. Returns if
+ * that is not a failure. */
 static void end_here(Rt *rt, const Asked *a, int64_t step, bool saved)
 {
     const bool asked = a->signals != 0 || (a->due & TIME_IS_UP) != 0;
@@ -166,7 +168,7 @@ bool rt_checkpoint_step(Rt *rt)
     const bool periodic = f->checkpoint_every > 0 && step % f->checkpoint_every == 0;
     const bool best = f->keep_best && st->best.step == step;
     bool saved = true;
-    if (ends) /* an earlier save that still runs hears it, too */
+    if (ends) /* an earlier save that still runs notices it, too */
         atomic_store(&rt->state->gives_way_ns, 1);
     if (periodic || best || (a.due & SAVE) != 0 || ends || whole) {
         c->due.saved = rt_clock();
@@ -179,8 +181,8 @@ bool rt_checkpoint_step(Rt *rt)
     return true;
 }
 
-/* All ranks come here together with equal results; the first one tells. A save beside
- * training is finished before: it is the last one before what went wrong. */
+/* All ranks come here together with equal results; the first one reports. A save during
+ * training is completed first: it is the last one before the problem. */
 void rt_update_gate(Rt *rt)
 {
     const RtState *st = rt->state;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_find.c: which weights a folder means. In: what --init names, or the --checkpoint of
- * a command that only reads: a run's folder, a step's, or, of --init, Hugging Face's.
- * Out: the folder whose weights are taken: of a run's the newest step that is sound, or,
- * with
- * --best, the one that the newest calls the best; rank 0 says which.
+/* rt_find.c: which weights a folder means. In: the folder in --init, or in the
+ * --checkpoint of a command that only reads: a run's, a step's, or (--init) a Hugging
+ * Face folder. Out: the folder of the weights: for a run's the newest intact step or,
+ * with --best, the one that the newest calls the best. Rank 0 says which.
  *
- * A step of --checkpoint, and whatever is found in a run's folder, is verified by all
- * ranks together. A step's folder that --init names is a model's like any other. Nothing
- * is written: a run may write there at the same time. */
+ * All ranks together verify a step named by --checkpoint and whatever is found in a run's
+ * folder. A step's folder named by --init is treated like any model's. Nothing is
+ * written, because a run may write there at the same time. */
 #include "checkpoint/rt_checkpoint.h"
 #include "job/rt_out.h"
 
@@ -16,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- failures that all ranks have together --------------------------------------- */
+/* ---- failures that are equal on all ranks ---------------------------------------- */
 
 _Noreturn void rt_refuse(Rt *rt, const char *fmt, ...)
 {
@@ -39,8 +38,8 @@ void rt_stop_on_error(Rt *rt, const char *what)
         rt_leave(rt);
 }
 
-/* A process without descriptors or memory, or rights, learns nothing of a checkpoint: to
- * take an older one for it would throw steps away. */
+/* If a process lacks descriptors, memory or permission, that says nothing about the
+ * checkpoint: falling back to an older one would throw steps away. */
 static void stop_on_error_here(Rt *rt, const char *folder)
 {
     const int who = rt_first_error_here(rt);
@@ -64,11 +63,11 @@ int rt_pass_over(Rt *rt, const char *folder)
                c->error);
     }
     c->error[0] = '\0';
-    rt_first_error(rt); /* it is told before anything else is */
+    rt_first_error(rt); /* reports it before anything else */
     return who;
 }
 
-/* ---- what reads a folder --------------------------------------------------------- */
+/* ---- reading a folder ------------------------------------------------------------ */
 
 RtCheckpoint *rt_checkpoint_open(Rt *rt, const char *dir)
 {
@@ -88,7 +87,7 @@ RtCheckpoint *rt_checkpoint_open(Rt *rt, const char *dir)
     return c;
 }
 
-/* One that has only read. */
+/* For one that was only read. */
 static void close_checkpoint(RtCheckpoint *c)
 {
     for (int i = 0; i < c->n_files; i++) {
@@ -120,10 +119,10 @@ typedef struct Search {
     const char *flag, *dir;
     int64_t *steps;
     int n;
-    char folder[RT_PATH_BYTES]; /* what is found */
+    char folder[RT_PATH_BYTES]; /* the result */
 } Search;
 
-/* Collective: does it verify? Why not is told. */
+/* Collective: does it verify? If not, reports why. */
 static bool is_sound(Rt *rt, const char *folder)
 {
     RtManifest m;
@@ -162,7 +161,7 @@ static void find_newest(Search *s)
     say_found(s, "the newest intact one");
 }
 
-/* Collective: the step that the newest one whose state can be read calls the best; 0:
+/* Collective: the best step according to the newest one with a readable state; 0:
  * none. */
 static int64_t best_step(Search *s)
 {
@@ -207,7 +206,7 @@ static void find_best(Search *s)
     say_found(s, "the best one");
 }
 
-/* Collective: of a run's folder. */
+/* Collective: for a run's folder. */
 static void find_step(Search *s)
 {
     s->n = rt_share_steps(s->rt, &s->steps);
@@ -219,9 +218,9 @@ static void find_step(Search *s)
     free(s->steps);
 }
 
-/* ---- what is named --------------------------------------------------------------- */
+/* ---- the named folder ------------------------------------------------------------ */
 
-/* Whose folder it is, as rank 0 finds it: collective. */
+/* What kind of folder it is, as rank 0 finds it: collective. */
 typedef enum { OF_A_MODEL, OF_A_STEP, OF_A_RUN } Kind;
 
 static Kind kind_of(Rt *rt, const char *dir, bool init)
@@ -233,7 +232,7 @@ static Kind kind_of(Rt *rt, const char *dir, bool init)
         const bool model =
             has(dir, "model.safetensors") || has(dir, "model.safetensors.index.json");
         if (model || rt_file_steps(dir, &steps, ignored) <= 0)
-            kind = OF_A_MODEL; /* if it is of neither, who reads it says so */
+            kind = OF_A_MODEL; /* if it is neither, reading it reports that */
         free(steps);
     } else if (rt->rank == 0 && has(dir, "MANIFEST")) {
         kind = OF_A_STEP;
@@ -247,7 +246,7 @@ static void find_sound(Search *s, Kind kind)
 {
     Rt *rt = s->rt;
     RtState *st = rt->state;
-    RtCheckpoint *own = st->checkpoint; /* of training, beside --init */
+    RtCheckpoint *own = st->checkpoint; /* the training run's own, beside --init */
     if (!rt_file_step_path(s->folder, s->dir, ".trash-", INT64_MAX / 2))
         rt_refuse(rt, "%s: the folder's name is too long", s->flag);
     st->checkpoint = rt_checkpoint_open(rt, s->dir);
@@ -263,7 +262,7 @@ static void find_sound(Search *s, Kind kind)
     st->checkpoint = own;
 }
 
-/* The text lasts as long as the run. */
+/* The text lives as long as the run. */
 static const char *find(Rt *rt, const char *flag, const char *dir, bool init)
 {
     Search s = {.rt = rt, .flag = flag, .dir = dir};

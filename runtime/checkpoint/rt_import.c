@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_import.c: weights that somebody else made. In: --init's folder or a checkpoint's,
- * one file of safetensors or several with their index, in F16, BF16, F32 or F64. Out:
- * masters and weights in this rank's shards.
+/* rt_import.c: weights made elsewhere. In: --init's folder or a checkpoint's, one
+ * safetensors file or several with their index, in F16, BF16, F32 or F64. Out: masters
+ * and weights in this rank's shards.
  *
- * Every tensor that the model needs must be there in its shape, and every tensor that is
- * there must be one that the model needs, but for a head that is tied here and equal
- * there, and for buffers that older programs wrote beside the weights. A folder of a base
- * model leaves out the first word of each name. Each rank reads only what its shards
- * hold. */
+ * Every tensor that the model needs must exist with its shape, and every existing tensor
+ * must be one that the model needs, except a head that is tied here and equal there, and
+ * buffers that older programs stored with the weights. A base model's folder lacks the
+ * first word of each name. Each rank reads only what its shards hold. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <stdlib.h>
@@ -16,7 +15,7 @@
 
 typedef struct Import {
     Rt *rt;
-    const char *flag, *dir; /* who names it */
+    const char *flag, *dir; /* the flag that names dir */
     RtTensors tensors;
     const RtSegment *segment;
     const RtTensor *tensor; /* a parameter, or rows of one: */
@@ -25,13 +24,13 @@ typedef struct Import {
     double *x;
 } Import;
 
-/* The first rank to find it tells. */
+/* The first rank to find it reports it. */
 #define FAIL(i, fmt, ...)                                                                \
     rt_fail((i)->rt, RT_EXIT_ERROR, "%s: " fmt, (i)->flag, __VA_ARGS__)
 
 /* ---- the folder ------------------------------------------------------------------ */
 
-/* Files that the index names, each once. */
+/* The files that the index names, each once. */
 static void add_indexed(Import *im, const char *path)
 {
     char error[RT_ERROR_BYTES], key[512], file[RT_NAME_BYTES * 2],
@@ -72,7 +71,7 @@ static void open_folder(Import *im)
     char path[RT_PATH_BYTES + RT_NAME_BYTES], error[RT_ERROR_BYTES];
     if (strlen(im->dir) >= RT_PATH_BYTES)
         FAIL(im, "%s", "the folder's name is too long");
-    /* where both are, the index is an old one: transformers takes the file, too */
+    /* If both exist, the index is old: transformers takes the file, too. */
     snprintf(path, sizeof path, "%s/model.safetensors", im->dir);
     if (access(path, F_OK) == 0) {
         if (!rt_tensors_add(&im->tensors, path, error))
@@ -93,7 +92,7 @@ static void open_folder(Import *im)
 
 /* ---- names and shapes ------------------------------------------------------------ */
 
-/* Of part k of a parameter. */
+/* The name of part k of a parameter. */
 static const char *part_name(const RtParam *p, int k)
 {
     return p->n_parts > 0 ? p->parts[k].name : p->name;
@@ -155,7 +154,7 @@ static bool is_buffer(const char *name)
     return false;
 }
 
-/* A head that is the embedding may be there under its own name, too. */
+/* A head tied to the embedding may also be stored under its own name. */
 static bool is_copy(Import *im, const RtTensor *x)
 {
     if (x->other || strcmp(x->name, "lm_head.weight") != 0)
@@ -210,7 +209,7 @@ static void widen(RtDtype d, const char *raw, int64_t n, double *x)
     }
 }
 
-/* n weights go to element `at` of this rank's shard: the master and its rounding. */
+/* Puts n weights at element `at` of this rank's shard: the master and its rounding. */
 static void put(Import *im, int64_t at, int64_t n)
 {
     const RtTrainer *t = im->rt->trainer;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_layout.c: where each parameter lies in the files of a checkpoint. In: the tables of
+/* rt_layout.c: where each parameter is in the files of a checkpoint. In: the tables of
  * the plan. Out: names, sizes and headers of the files, the same on every rank and for
  * every number of ranks.
  *
  * A file holds whole tensors in the model's order, without gaps, under Hugging Face's
- * names: a fused storage tensor is its parts, which lie one behind the other there as
- * here. Masters and moments lie in optimizer/, where no loader of models looks; they are
- * cut into files as the weights are. Headers are padded with blanks, so tensors begin on
- * a page. */
+ * names. A fused storage tensor is stored as its parts, which are adjacent in files as in
+ * memory. Masters and moments are in optimizer/, where no loader of models looks, divided
+ * into files like the weights. Headers are padded with blanks, so that tensors start on a
+ * page. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <stdlib.h>
@@ -47,7 +47,7 @@ int64_t rt_layout_offset(const RtSegment *s, RtSet set)
                                    : s->moment2;
 }
 
-/* In the arena; a split master is a float in files. */
+/* Its dtype in the arena; a split master is a float in files. */
 static RtDtype kept_dtype(const RtTrainer *t, const RtSegment *s, RtSet set)
 {
     return set == RT_SET_WEIGHTS  ? s->dtype
@@ -93,7 +93,7 @@ static void write_entries(FILE *f, const RtParam *p, RtDtype d, int64_t at)
     }
 }
 
-/* The length of the header, the header, blanks; the tensors' bytes come after it. */
+/* The length of the header, the header, blanks; the tensors' bytes follow. */
 static bool make_header(const RtCheckpoint *c, const RtTrainer *t, RtSet set, int index)
 {
     RtFile *file = &c->files[index];
@@ -126,7 +126,7 @@ static bool make_header(const RtCheckpoint *c, const RtTrainer *t, RtSet set, in
 
 /* ---- files ----------------------------------------------------------------------- */
 
-/* Files of a set: as many as those of the weights that have something in it. */
+/* The files of a set: those of the weights whose parameters the set contains. */
 static int place_set(RtCheckpoint *c, const RtTrainer *t, RtSet set, int first)
 {
     int n = 0;
@@ -189,13 +189,13 @@ bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t)
 
 /* ---- the arena ------------------------------------------------------------------- */
 
-/* Where this rank's part of the set begins in its space. */
+/* Where this rank's part of the set starts in its space. */
 static int64_t part_offset(const Rt *rt, const RtSegment *s, RtSet set)
 {
     return set == RT_SET_WEIGHTS ? rt_param_part(rt, s) : rt_layout_offset(s, set);
 }
 
-/* Element `at` of this rank's shard in its buffer. */
+/* The position of element `at` of this rank's shard in its buffer. */
 static int64_t buffer_place(const Rt *rt, RtSet set, const RtSegment *s, int64_t at)
 {
     return set == RT_SET_MOMENT2

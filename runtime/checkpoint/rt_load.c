@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_load.c: one set of a checkpoint. In: its files. Out: in the arena what this rank has
- * of it, whatever mesh wrote it; and its train state.
+/* rt_load.c: one set of a checkpoint. In: its files. Out: in the arena this rank's part
+ * of it, whatever mesh wrote it; and the train state.
  *
  * Files are verified and read in one pass, window by window: a rank hashes its chunks of
- * a window, then its slices of it come from the page cache. So a set may be larger than
- * that cache, and the disk brings the next window meanwhile. What turns out to be damaged
- * at the end has been in the arena for nothing: whoever calls puts something else there,
- * or ends the run. */
+ * a window, then reads its slices of it from the page cache. So a set may be larger than
+ * that cache, and the disk reads the next window meanwhile. If the set turns out to be
+ * damaged at the end, the arena already contains it: the caller overwrites it or ends the
+ * run. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW_CHUNKS = 16 }; /* that each rank hashes */
+enum { WINDOW_CHUNKS = 16 }; /* per rank */
 
-/* Of the tensors of one set. */
+/* State of reading one set's tensors. */
 typedef struct Reading {
     Rt *rt;
     RtSet set;
@@ -22,9 +22,9 @@ typedef struct Reading {
     const RtSegment *segment;
     const RtTensor *tensor; /* a parameter, or rows of one: */
     int64_t first;          /* from this element of it on */
-    int file;               /* its bytes [from, to) are read */
+    int file;               /* bytes [from, to) are read */
     int64_t from, to;
-    const RtTensor *alien; /* masters whose weights are others */
+    const RtTensor *alien; /* a master that does not match its weights */
 } Reading;
 
 static bool open_set(Reading *r, const char *folder, const RtManifest *m)
@@ -39,7 +39,7 @@ static bool open_set(Reading *r, const char *folder, const RtManifest *m)
     return rt_tensors_sort(&r->tensors, error);
 }
 
-/* Every tensor that a parameter needs is there, and no other one. */
+/* Checks that exactly the tensors that parameters need exist. */
 static bool check_set(Reading *r)
 {
     const RtTrainer *t = r->rt->trainer;
@@ -72,7 +72,7 @@ static bool check_set(Reading *r)
     return needed == r->tensors.n_tensors;
 }
 
-/* Weights are their rounded masters: what an update left behind. */
+/* Are the weights their rounded masters, as after an update? */
 static bool is_rounded(RtDtype param, RtDtype master, const void *weights,
                        const void *masters, int64_t n)
 {
@@ -89,15 +89,15 @@ static bool is_rounded(RtDtype param, RtDtype master, const void *weights,
     return same;
 }
 
-/* Elements whose first byte is one of those before `byte`, in the file. */
+/* Number of elements whose first byte is before `byte` in the file. */
 static int64_t elems_before(const RtTensor *x, int64_t byte)
 {
     const int64_t item = (int64_t)rt_dtype_bytes(x->dtype);
     return byte <= x->at ? 0 : (byte - x->at + item - 1) / item;
 }
 
-/* Elements [from, to) of one tensor, as far as the window has them; at: where the first
- * goes in this rank's shard. */
+/* Reads elements [from, to) of one tensor, as far as the window has them; at: the place
+ * of the first one in this rank's shard. */
 static void read_slice(Reading *r, const RtTensor *x, int64_t from, int64_t to,
                        int64_t at)
 {
@@ -137,7 +137,7 @@ static void read_param(Reading *r, int id)
     const RtParam *p = &r->rt->trainer->params[id];
     int64_t row = 0;
     if (r->rt->state->checkpoint->file_of[r->set][id] < 0)
-        return; /* a matrix: it has no such moment */
+        return; /* matrices have no such moment */
     for (int k = 0; k == 0 || k < p->n_parts; k++) {
         const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
         const RtBox box = rt_box_rows(p, row, rows);
@@ -193,7 +193,7 @@ bool rt_load_set(Rt *rt, RtSet set, const char *folder, RtManifest *m)
     rt_chunks_until(rt, &m->chunks, first + n, 0);
     const bool sound = rt_manifest_agree(rt, m, first, first + n);
     if (sound && !ok) {
-        memcpy(error, why, sizeof why); /* that is no damage */
+        memcpy(error, why, sizeof why); /* this is not damage */
     } else if (sound && r.alien != NULL) {
         snprintf(error, RT_ERROR_BYTES,
                  "weights and masters of %s do not belong together", r.alien->name);

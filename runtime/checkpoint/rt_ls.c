@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_ls.c: `trainer ls DIR`. In: a folder of checkpoints, or one of them. Out: a line for
- * each, the newest step first: when it was written, its size, whose it is, what it has
- * seen, whether the newest one calls it the best; and what else saves left there. Only
- * MANIFEST, the sizes of files and train_state.json are read: `trainer verify` reads the
+ * each, the newest step first: when it was written, its size, its model, how much data it
+ * has seen, whether the newest one calls it the best; and other remains of saves. Only
+ * MANIFEST, the sizes of files and train_state.json are read; `trainer verify` reads the
  * rest. */
 #include "checkpoint/rt_checkpoint.h"
 #include "job/rt_out.h"
@@ -15,17 +15,17 @@
 
 typedef struct Line {
     const char *folder;          /* its name */
-    int64_t step, bytes, tokens; /* -1: not known */
+    int64_t step, bytes, tokens; /* -1: unknown */
     time_t written;
     uint64_t numerics; /* if known */
-    bool known, ours;  /* its train state; this trainer goes on from it */
-    RtBest best;       /* as it says; step 0: nothing */
-    bool is_best;      /* the newest one says so */
+    bool known, ours;  /* its train state is known; this trainer can resume from it */
+    RtBest best;       /* as it says; step 0: none */
+    bool is_best;      /* according to the newest one */
     const char *is;    /* "whole", "damaged", "unfinished", "aside" */
     char why[RT_ERROR_BYTES];
 } Line;
 
-/* `seq = N` of another trainer's numerics.txt; 0: it does not say. */
+/* `seq = N` of another trainer's numerics.txt; 0: missing. */
 static int64_t seq_of(const char *folder)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES], error[RT_ERROR_BYTES];
@@ -62,7 +62,7 @@ static bool read_state(const RtTrainer *t, const char *folder, Line *l)
     return true;
 }
 
-/* Of a folder that has, or should have, a MANIFEST. */
+/* Reads a folder that has, or should have, a MANIFEST. */
 static void read_checkpoint(const RtTrainer *t, const char *folder, Line *l)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
@@ -148,7 +148,7 @@ static void print_line(const RtFlags *f, const Line *l, int *n)
     ++*n;
 }
 
-/* What saves and removals that were cut short left, and what did not verify. */
+/* Lists remains of interrupted saves and removals, and what did not verify. */
 static void list_rests(const RtFlags *f, int *n)
 {
     char path[RT_PATH_BYTES + 256];
@@ -180,7 +180,7 @@ int rt_ls(const RtTrainer *t, const RtFlags *f)
     bool is_one;
     int printed = 0;
     RtBest best = {0};
-    bool found = false; /* what the newest one says of it */
+    bool found = false; /* what the newest one says about it */
     const int n = rt_folder_steps(f->folder, &steps, &is_one);
     if (n < 0)
         return RT_EXIT_ERROR;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_manifest.c: MANIFEST, the last file of a checkpoint: the sizes and hashes of all the
- * others. A folder without a sound one is no checkpoint. In: the files. Out: its text;
+ * others. A folder without a valid one is not a checkpoint. In: the files. Out: its text;
  * or, when one is read, what is wrong with the folder.
  *
- *   fsdpgen checkpoint 2
- *   step 20
- *   file model.safetensors 123456 0123456789abcdef
- *   ...
- *   end 0123456789abcdef         the hash of every byte before this line
+ *    fsdpgen checkpoint 2
+ *    step 20
+ *    file model.safetensors 123456 0123456789abcdef
+ *    ...
+ *    end 0123456789abcdef         the hash of every byte before this line
  *
- * What the hash of a file is, rt_chunks.c says; it knows nothing of ranks. */
+ * rt_chunks.c defines the hash of a file, which does not depend on ranks. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 
 static const char first_line[] = "fsdpgen checkpoint 2\n";
-/* Files were hashed in one lane: read, not written any more. */
+/* An earlier format hashed files in one lane: still read, no longer written. */
 static const char first_line_before[] = "fsdpgen checkpoint 1\n";
 enum { VERSION = 2 };
 
@@ -45,7 +45,7 @@ char *rt_manifest_text(const RtFile *files, int n_files, int64_t step)
 
 /* ---- its text -------------------------------------------------------------------- */
 
-/* Names as we write them: they are opened below the checkpoint's folder. */
+/* Only names as we write them, because they are opened below the checkpoint's folder. */
 static bool good_name(const char *name)
 {
     const char *rest = strncmp(name, "optimizer/", 10) == 0 ? name + 10 : name;
@@ -54,7 +54,7 @@ static bool good_name(const char *name)
                         "_-.") == strlen(rest);
 }
 
-/* `file NAME BYTES HASH`, written as we write it. */
+/* `file NAME BYTES HASH`, exactly as we write it. */
 static bool read_file_line(const char *line, size_t bytes, RtFile *f)
 {
     char again[RT_NAME_BYTES + 64];
@@ -70,7 +70,7 @@ static bool read_file_line(const char *line, size_t bytes, RtFile *f)
     return strlen(again) == bytes && memcmp(again, line, bytes) == 0;
 }
 
-/* As they are read: the small ones, then set after set. */
+/* In reading order: the small ones, then set after set. */
 static bool sort_files(RtManifest *m)
 {
     static const RtSet order[] = {RT_SETS, RT_SET_WEIGHTS, RT_SET_MASTER, RT_SET_MOMENT1,
@@ -121,7 +121,7 @@ static bool read_lines(RtManifest *m, const char *text, const char *end)
     return m->n_files > 0 && sort_files(m);
 }
 
-/* Written by a trainer of later days? That is no damage. */
+/* Did a newer trainer write it? That is not damage. */
 static bool is_newer(const char *text, const char *path, char *error)
 {
     long long version;
@@ -211,9 +211,9 @@ bool rt_manifest_sizes(const RtManifest *m, const char *folder, char *error)
     return true;
 }
 
-/* ---- its files: all ranks together ----------------------------------------------- */
+/* ---- its files, by all ranks together -------------------------------------------- */
 
-/* Collective: what all ranks have read of each of n files becomes its sum. */
+/* Collective: adds up what all ranks have read of each of n files. */
 static void sum_files(Rt *rt, RtFile *files, int n)
 {
     for (int at = 0; at < n; at += RT_SUM_WORDS) {
@@ -227,7 +227,7 @@ static void sum_files(Rt *rt, RtFile *files, int n)
     }
 }
 
-/* The same of each chunk of a file, and its sum of them. */
+/* The same for each chunk of a file, and the file's sum of them. */
 static void sum_chunks(Rt *rt, RtFile *f)
 {
     const int64_t n = rt_chunks_of(f);
@@ -268,7 +268,8 @@ bool rt_manifest_open(Rt *rt, const char *folder, RtManifest *m)
     return rt_first_error(rt) < 0;
 }
 
-/* What a rank could not read is told as that, not as damage that other ranks see. */
+/* If a rank could not read a file, that is reported, rather than the damage that other
+ * ranks then see. */
 bool rt_manifest_agree(Rt *rt, RtManifest *m, int first, int end)
 {
     RtCheckpoint *c = rt->state->checkpoint;

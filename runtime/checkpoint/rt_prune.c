@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_prune.c: which checkpoints stay. In: the folder, --keep, --keep-every, --keep-best,
- * what this run knows of older ones. Out: those that are too many are gone.
+/* rt_prune.c: which checkpoints are kept. In: the folder, --keep, --keep-every,
+ * --keep-best, what this run knows of older ones. Out: superfluous ones are removed.
  *
- * Only sound ones are counted: what this run wrote or read, it knows to be; of others all
- * ranks verify the hashes before they stand for one of the newest K, once in a run. Only
- * whole ones are removed: what did not verify stays for a person to look at. */
+ * Only intact ones count. This run knows that of those it wrote or read; for others, all
+ * ranks verify the hashes, once in a run, before they count among the newest K. Only
+ * complete ones are removed: what did not verify stays for a person to look at. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ void rt_prune_note(const Rt *rt, int64_t step, bool sound)
         return;
     }
     v = realloc(c->verdicts, (size_t)(c->n_verdicts + 1) * sizeof *v);
-    if (v == NULL) /* ranks that verify a checkpoint do it together */
+    if (v == NULL) /* ranks verify a checkpoint together */
         rt_fail(rt, RT_EXIT_ERROR, "verdicts on checkpoints: out of memory");
     c->verdicts = v;
     v[c->n_verdicts++] = (RtVerdict){step, sound};
@@ -66,7 +66,7 @@ int rt_share_steps(Rt *rt, int64_t **steps)
 
 /* ---- old ones -------------------------------------------------------------------- */
 
-/* Renamed first: what is half removed has no name of a checkpoint. */
+/* Renames first: a half removed folder must not have a checkpoint's name. */
 static bool remove_one(RtCheckpoint *c, const char *path, int64_t step)
 {
     char trash[RT_PATH_BYTES];
@@ -76,7 +76,7 @@ static bool remove_one(RtCheckpoint *c, const char *path, int64_t step)
            rt_file_sync_folder(c->dir, c->error) && rt_file_remove_tree(trash, c->error);
 }
 
-/* MANIFEST stands, with files of its sizes. */
+/* Is there a MANIFEST, with files of its sizes? */
 static bool is_whole(const char *path)
 {
     char why[RT_ERROR_BYTES];
@@ -87,7 +87,7 @@ static bool is_whole(const char *path)
     return whole;
 }
 
-/* Collective: is this one sound? An error that is no damage of it stays in c->error. */
+/* Collective: is this one intact? An error that is not damage stays in c->error. */
 static bool is_sound(Rt *rt, const char *path, int64_t step)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -118,7 +118,7 @@ static void prune_steps(Rt *rt, const int64_t *steps, int n)
     int64_t kept = 0;
     for (int i = 0; i < n; i++) {
         if (steps[i] > c->saved)
-            continue; /* it was passed over when the run began */
+            continue; /* skipped when the run started */
         rt_save_moves(rt);
         rt_file_step_path(path, c->dir, "", steps[i]);
         if (kept < f->keep) {
@@ -150,5 +150,5 @@ void rt_prune(Rt *rt)
         rt_say("trainer: warning: old checkpoints stay: %s", c->error);
         c->error[0] = '\0';
     }
-    rt_first_error(rt); /* it is told before the run goes on */
+    rt_first_error(rt); /* reports it before the run continues */
 }

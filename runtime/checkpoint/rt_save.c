@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_save.c: writes a checkpoint, all ranks together, each its own slices straight into
+/* rt_save.c: writes a checkpoint, all ranks together, each its own slices directly into
  * the final files. In: the arena after a step, the run's state. Out: DIR/step-%08d/, or
  * nothing.
  *
- * A folder under its final name is whole and durable, whenever the machine stops:
- *   1. rank 0 makes .tmp-step-%08d, reserves the files' bytes, writes headers, small
- * files
- *   2. all write their slices, then fsync and close each file they wrote
- *   3. all read chunks back and hash them, for the MANIFEST: of one set of files, while
- *      the disk takes the next one
- *   4. rank 0 writes CHUNKS and MANIFEST, fsyncs them and the folders, renames the
- *      folder, fsyncs DIR
- *   5. only now is it told to anybody, and older ones are removed: renamed first, so
- *      that what is half removed has no name of a checkpoint Slices come from the
- *      arena, or from copies of them, which a thread of each rank writes while training
- *      goes on (rt_snapshot.c). After each part all ranks agree that all of
- * them succeeded; a part that failed is never tried again. */
+ * A folder under its final name is complete and durable, whenever the machine stops:
+ * 1. Rank 0 makes .tmp-step-%08d, reserves the files' bytes, and writes headers and small
+ *    files.
+ * 2. All ranks write their slices, then fsync and close each file they wrote.
+ * 3. All ranks read chunks back and hash them, for the MANIFEST: of one set of files,
+ *    while the disk takes the next one.
+ * 4. Rank 0 writes CHUNKS and MANIFEST, fsyncs them and the folders, renames the folder,
+ *    and fsyncs DIR.
+ * 5. Only now the checkpoint is announced, and older ones are removed: renamed first, so
+ *    that a half removed one does not have a checkpoint's name.
+ *
+ * Slices come from the arena, or from copies of them, which a thread of each rank writes
+ * during training (rt_snapshot.c). After each part all ranks agree that all of them
+ * succeeded; a part that failed is never repeated. */
 #define _GNU_SOURCE
 #include "checkpoint/rt_checkpoint.h"
 #include "job/rt_out.h"
@@ -29,7 +30,7 @@
 
 /* ---- agreement ------------------------------------------------------------------- */
 
-/* Collective: the first rank where it is so; -1: none. */
+/* Collective: the first rank where it is true; -1: none. */
 static int first_rank(Rt *rt, bool so)
 {
     enum { WORDS = RT_MAX_RANKS / 64 }; /* a bit for each */
@@ -70,8 +71,8 @@ static bool add_small(RtCheckpoint *c, const char *name, char *text)
     return true;
 }
 
-/* Collective. The first rank writes them: were another one's texts longer, it still would
- * hash what is there. */
+/* Collective. The first rank writes them; if another one's texts were longer, it would
+ * still hash what is on disk. */
 static void agree_on_small_files(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -83,7 +84,7 @@ static void agree_on_small_files(Rt *rt)
         c->files[i].bytes = (int64_t)bytes[i - c->n_lasting_files];
 }
 
-/* Its text is known when all others are on the disk; its length now. */
+/* Its length is known now; its text when all others are on disk. */
 static void add_chunks(RtCheckpoint *c)
 {
     const int64_t bytes = rt_chunks_text_bytes(c->files, c->n_tensor_files);
@@ -110,8 +111,8 @@ static void drop_small_files(RtCheckpoint *c)
         free(c->files[--c->n_files].head);
 }
 
-/* Its bytes are reserved before anything is written: a disk too small is found at once.
- * Where a filesystem cannot reserve, the file only gets its length. */
+/* Reserves its bytes before anything is written, so that a full disk is detected at once.
+ * On filesystems that cannot reserve, the file only gets its length. */
 static int begin_file(RtCheckpoint *c, const char *path, const RtFile *f)
 {
     const int fd = rt_file_open(path, O_RDWR | O_CREAT | O_EXCL, c->error);
@@ -147,7 +148,7 @@ static bool create_folder(RtCheckpoint *c, const char *folder)
         (mkdir(folder, 0777) != 0 && !rt_file_error(c->error, "mkdir", folder)) ||
         (mkdir(inner, 0777) != 0 && !rt_file_error(c->error, "mkdir", inner)))
         return false;
-    /* where files have one writer, those with tensors are its from the first byte */
+    /* With one writer per file, the writers create those with tensors. */
     for (int i = c->one_writer ? c->n_tensor_files : 0; i < c->n_files; i++)
         if (!create_file(c, folder, &c->files[i]))
             return false;
@@ -161,12 +162,12 @@ typedef struct Slices {
     const char *folder;
     const RtSegment *segment;
     RtSet set;
-    int *fd;          /* of each file; -1: nothing was written there */
-    const char *from; /* in the order of writing; NULL: the arena */
-    int64_t taken;    /* bytes of it */
+    int *fd;          /* of each file; -1: nothing written yet */
+    const char *from; /* in writing order; NULL: the arena */
+    int64_t taken;    /* bytes consumed */
 } Slices;
 
-/* With one writer for each file, it has made it. */
+/* With one writer per file, the writer creates it. */
 static int open_slices(const Slices *s, const char *path, const RtFile *f)
 {
     RtCheckpoint *c = s->rt->state->checkpoint;
@@ -180,7 +181,7 @@ static void write_run(void *ctx, const RtRun *run)
     RtCheckpoint *c = s->rt->state->checkpoint;
     const int index = c->file_of[s->set][run->param_id];
     if (index < 0)
-        return; /* a matrix: it has no such moment */
+        return; /* matrices have no such moment */
     const RtFile *f = &c->files[index];
     const int64_t item =
         (int64_t)rt_dtype_bytes(rt_layout_dtype(s->rt->trainer, s->segment, s->set));
@@ -226,7 +227,8 @@ static void finish_slices(const Slices *s)
     }
 }
 
-/* Of one set of rank `of`: where several ranks hold the same part, each has its share. */
+/* Slices of one set of rank `of`; if several ranks hold the same part, each writes its
+ * share. */
 static void write_slices(Slices *s, int of)
 {
     const RtTrainer *t = s->rt->trainer;
@@ -239,7 +241,7 @@ static void write_slices(Slices *s, int of)
     }
 }
 
-/* This rank's slices of a set; where files have one writer, all slices of its files. */
+/* This rank's slices of a set; with one writer per file, all slices of its files. */
 static void write_set(Slices *s, RtSet set, int64_t *taken)
 {
     const RtCheckpoint *c = s->rt->state->checkpoint;
@@ -254,11 +256,11 @@ static void write_set(Slices *s, RtSet set, int64_t *taken)
     }
 }
 
-/* Collective: all sets, written and hashed. A set at a time: no more files are open than
- * it has; and what is read back was closed by all that wrote it, as filesystems that
- * several machines share want it. One half of the ranks hashes the set before while the
- * other half writes: those that write one file at once wait for each other. -1, or the
- * first rank that failed. */
+/* Collective: writes and hashes all sets, one set at a time. So only the files of one set
+ * are open; and what is read back was closed by all its writers, as filesystems shared by
+ * several machines require. One half of the ranks hashes the previous set while the other
+ * half writes, because ranks that write one file at once wait for each other. Returns -1,
+ * or the first rank that failed. */
 static int write_sets(Rt *rt, const char *folder)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -291,7 +293,7 @@ static int write_sets(Rt *rt, const char *folder)
 
 /* ---- 4: the commit --------------------------------------------------------------- */
 
-/* A folder that already has the name is one that did not verify: it is kept beside. */
+/* A folder that already has the name did not verify: it is moved aside. */
 static bool move_aside(RtCheckpoint *c, const char *final)
 {
     char aside[RT_PATH_BYTES + 32];
@@ -353,7 +355,7 @@ static bool commit(RtCheckpoint *c, const char *folder, int64_t step)
 
 /* ---- all of it ------------------------------------------------------------------- */
 
-/* Collective, after a part that failed on rank `who`: nothing of it stays. */
+/* Collective, after a part that failed on rank `who`: removes everything. */
 static bool give_up(Rt *rt, int64_t step, const char *folder, int who)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -388,7 +390,7 @@ bool rt_save_write(Rt *rt, int64_t step)
     int who;
     rt_file_step_path(folder, c->dir, ".tmp-", step);
     if (c->snapshots)
-        rt_first_error(rt); /* all have taken their copies: any may be written */
+        rt_first_error(rt); /* all have made their copies: any file may be written */
     rt_digest_settle(rt);
     add_small_files(rt);
     if (rt->rank == 0 && c->error[0] == '\0')

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_snapshot.c: saves beside training. In: the arena after a step. Out: a copy in host
- * memory of what this rank writes, as it stands in the files, and a thread that writes it
- * while the next steps run.
+/* rt_snapshot.c: saves during training. In: the arena after a step. Out: a copy in host
+ * memory of what this rank writes, in the files' order, and a thread that writes it while
+ * the next steps run.
  *
- * The copy lies in the memory that all ranks share, behind everything else there, so that
- * one rank can write what others copied (--one-writer). It is taken at start, in its
- * planned size, or not at all. The thread follows the same protocol as a save that is
- * waited for (rt_save.c), and threads agree by mail (rt_mail.c). One save at a time: the
- * next one, the end of the run and a signal wait for it. Where it fails it ends the
- * process, or, with --keep-going, says so. */
+ * The copy is in the memory that all ranks share, after everything else, so that one rank
+ * can write what others copied (--one-writer). It is allocated at start with its planned
+ * size, or not at all. The thread follows the same protocol as a blocking save
+ * (rt_save.c), and threads agree by mail (rt_mail.c). There is one save at a time: the
+ * next save, the end of the run and a signal wait for it. If it fails it ends the process
+ * or, with --keep-going, reports it. */
 #define _GNU_SOURCE
 #include "checkpoint/rt_checkpoint.h"
 
@@ -32,7 +32,7 @@ typedef struct Taking {
     int64_t bytes;
 } Taking;
 
-/* On a device one copy after the other; else all threads of the step copy. */
+/* On a device, copies run one after the other; otherwise all threads of the step copy. */
 static void take_run(void *ctx, const RtRun *run)
 {
     Taking *s = ctx;
@@ -40,7 +40,7 @@ static void take_run(void *ctx, const RtRun *run)
     const int64_t item =
         (int64_t)rt_dtype_bytes(rt_layout_dtype(s->rt->trainer, s->segment, s->set));
     if (c->file_of[s->set][run->param_id] < 0)
-        return; /* a matrix: it has no such moment */
+        return; /* matrices have no such moment */
     char *to = s->to != NULL ? s->to + s->bytes : NULL;
     s->bytes += run->elems * item;
     if (to == NULL)
@@ -59,8 +59,8 @@ static void take_run(void *ctx, const RtRun *run)
     }
 }
 
-/* Everything this rank writes, in the order in which it is written: a run after the
- * other, segment after segment, set after set. Bytes. */
+/* Everything this rank writes, in writing order: run by run, segment by segment, set by
+ * set. Returns the bytes. */
 static int64_t take_all(Rt *rt, char *to)
 {
     const RtTrainer *t = rt->trainer;
@@ -85,7 +85,7 @@ static int64_t pages(int64_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* The planned number, which the largest of this trainer's ranks needs to the byte. */
+/* Compares with the planned number, which the largest rank needs exactly. */
 static void check_plan(Rt *rt)
 {
     const int64_t need = take_all(rt, NULL), planned = rt->trainer->snapshot_bytes;
@@ -99,7 +99,7 @@ static void check_plan(Rt *rt)
     }
 }
 
-/* Where one rank has no memory for its copy, none keeps it. */
+/* If one rank has no memory for its copy, none keeps one. */
 static void unmap_snapshots(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -129,7 +129,7 @@ static bool map_snapshots(Rt *rt)
                  (long long)size, strerror(errno));
     }
     if (rt_first_error(rt) >= 0)
-        return false; /* all have theirs, or nobody looks at another's */
+        return false; /* all have theirs, or no rank reads another's */
     for (int r = 0; r < rt->world_size; r++) {
         c->snapshot[r] = NULL;
         if (r != rt->rank && !c->one_writer)
@@ -163,7 +163,7 @@ bool rt_snapshot_holds(const Rt *rt, uintptr_t address)
     return false;
 }
 
-/* The first rank of a machine looks, before the kernel kills. */
+/* The first rank of a machine checks, before the kernel kills. */
 static bool memory_suffices(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
@@ -237,7 +237,7 @@ bool rt_snapshot_start(Rt *rt, int64_t step)
     c->writing = step;
     atomic_store(&c->written, false);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the step's thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals go to the step's thread */
     const int e = pthread_create(&c->writer, NULL, write_apart, rt);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e != 0) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_state.c: the small files of a checkpoint. In: the run's state, or the text it was
- * written as. Out: train_state.json, which with weights, masters and moments is all that
- * a run is, and the index of weights in several files. Numbers that must come back to the
- * bit are written as C99 hex floats; nothing in them knows ranks, hosts or time. */
+/* rt_state.c: the small files of a checkpoint. In: the run's state, or the text written
+ * from it. Out: train_state.json, which together with weights, masters and moments is the
+ * whole state of a run, and the index of weights in several files. Numbers that must be
+ * restored exactly are C99 hex floats; nothing in these files depends on ranks, hosts or
+ * time. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ void rt_state_take(const Rt *rt, int64_t step, RtTrainState *s)
                         .best = st->best};
 }
 
-/* Of a run that evaluates. */
+/* For a run that evaluates. */
 static void write_best(FILE *f, const RtBest *b)
 {
     if (b->step == 0 && b->waited == 0)
@@ -196,7 +197,7 @@ static bool read_member(RtJson *j, const char *key, RtTrainState *s)
                                          : rt_json_skip(j);
 }
 
-/* None is of the future, and each begins behind the one before. */
+/* Are no entries in the future, and does each start after the previous one? */
 static bool in_turn(const RtSince *list, int n, int64_t step)
 {
     for (int i = 0; i < n; i++)
@@ -206,7 +207,7 @@ static bool in_turn(const RtSince *list, int n, int64_t step)
     return true;
 }
 
-/* Could a run have come here? Powers of a beta begin at 1 and fall. */
+/* Is this a possible state of a run? Powers of a beta start at 1 and fall. */
 static bool makes_sense(const RtTrainState *s)
 {
     return s->step >= 0 && s->seed >= 0 && s->skipped <= s->step &&
@@ -219,8 +220,8 @@ static bool makes_sense(const RtTrainState *s)
            in_turn(s->lineage, s->n_lineage, s->step);
 }
 
-/* Its bytes are those that were written: the manifest's hash says so. What is missing is
- * of another version. */
+/* Its bytes are as written, which the manifest's hash proves. Missing members mean
+ * another version. */
 bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes)
 {
     RtJson j = {text, text + bytes, false};

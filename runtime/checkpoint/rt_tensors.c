@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_tensors.c: reads files of safetensors. In: paths. Out: a table of tensors by name:
- * where they lie, shape and dtype. A file that breaks a rule of the format is refused
- * whole, with the rule: a header of at most 100 MB that begins with `{`, names once,
- * tensors one behind the other from the first byte to the last, sizes that follow from
- * the shapes. */
+/* rt_tensors.c: reads safetensors files. In: paths. Out: a table of tensors by name:
+ * place, shape and dtype. A file that violates a rule of the format is refused with that
+ * rule: a header of at most 100 MB that starts with `{`, unique names, adjacent tensors
+ * from the first byte to the last, sizes that match the shapes. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <errno.h>
@@ -27,14 +26,14 @@ static bool refuse(char *error, const char *path, const char *what)
     return false;
 }
 
-/* Bytes of an element; 0: there is no such dtype. Those that no weight here has may stand
- * in a file, but only to be passed over. */
+/* Bytes per element; 0: unknown dtype. Dtypes that no weight here has may occur, but only
+ * in tensors that are skipped. */
 static int64_t read_dtype(RtJson *j, RtTensor *t)
 {
     static const struct {
         const char *name;
         RtDtype d;
-        int bytes; /* of others */
+        int bytes; /* of other dtypes */
     } known[] = {
         {"F32", RT_F32, 0}, {"F64", RT_F64, 0}, {"BF16", RT_BF16, 0}, {"F16", RT_F16, 0},
         {"BOOL", 0, 1},     {"U8", 0, 1},       {"I8", 0, 1},         {"I16", 0, 2},
@@ -54,7 +53,7 @@ static int64_t read_dtype(RtJson *j, RtTensor *t)
     return 0;
 }
 
-/* Numbers of a list, at most `most`; how many, or -1. */
+/* Numbers of a list, at most `most`; returns how many, or -1. */
 static int read_numbers(RtJson *j, int64_t *out, int most)
 {
     int n = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_verify.c: `trainer verify DIR`. In: a checkpoint, or a folder of some. Out: a line
- * for each one, and for everything in it that is not what was written: which file, which
- * chunk and bytes, whose tensors. No rank is started, no data are needed, and whose model
- * it is does not matter. Threads read chunks as they come to them. */
+/* rt_verify.c: `trainer verify DIR`. In: a checkpoint, or a folder of checkpoints. Out: a
+ * line for each one, and for every part that is not as written: which file, which chunk
+ * and bytes, which tensors. It starts no rank, needs no data, and works for checkpoints
+ * of any model. Threads take chunks as they become free. */
 #include "checkpoint/rt_checkpoint.h"
 #include "job/rt_out.h"
 
@@ -15,23 +15,23 @@
 
 enum { MOST_THREADS = 256, MOST_NAMES = 3 };
 
-/* Something that is wrong. */
+/* A defect. */
 typedef struct Flaw {
     const char *file;        /* in the checkpoint */
-    int64_t chunk, from, to; /* chunk -1: of all of it */
+    int64_t chunk, from, to; /* chunk -1: the whole file */
     char why[RT_ERROR_BYTES];
-    char tensors[3 * 256 + 64]; /* whose bytes those are; empty: not known */
+    char tensors[3 * 256 + 64]; /* the tensors with those bytes; empty: unknown */
 } Flaw;
 
 typedef struct Check {
     const char *folder;
     RtManifest m;
-    bool *bad;      /* of each file: it cannot be read as it should be */
-    int64_t *first; /* chunks of files before it; [n_files + 1] */
+    bool *bad;      /* of each file: it cannot be read properly */
+    int64_t *first; /* number of chunks in files before it; [n_files + 1] */
     uint64_t *hash; /* of each chunk */
-    bool *unread;   /* of each chunk: an error came instead */
+    bool *unread;   /* of each chunk: reading it failed */
     _Atomic int64_t next;
-    _Atomic int reason; /* of such an error */
+    _Atomic int reason; /* errno of such a failure */
     Flaw *flaws;
     int n_flaws, cap_flaws;
 } Check;
@@ -113,7 +113,7 @@ static void read_all(Check *c, int threads)
         pthread_join(thread[--n], NULL);
 }
 
-/* ---- what is wrong with a file --------------------------------------------------- */
+/* ---- defects of a file ----------------------------------------------------------- */
 
 static void check_size(Check *c, int i)
 {
@@ -137,7 +137,7 @@ static void check_size(Check *c, int i)
     }
 }
 
-/* Hashes of each chunk, if CHUNKS is what was written. */
+/* Reads the hashes of all chunks, if CHUNKS is intact. */
 static void find_chunks(Check *c)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES], error[RT_ERROR_BYTES];
@@ -165,7 +165,7 @@ static void find_chunks(Check *c)
     }
 }
 
-/* Names of the tensors that bytes [from, to) of a file are of, by its header. */
+/* The names of the tensors with bytes [from, to) of a file, from its header. */
 static void name_tensors(const Check *c, Flaw *flaw)
 {
     RtTensors s = {0};
@@ -190,7 +190,7 @@ static void name_tensors(const Check *c, Flaw *flaw)
     rt_tensors_close(&s);
 }
 
-/* A file whose hash is another: chunk by chunk where those are known. */
+/* For a file with another hash: compares chunk by chunk, if those hashes are known. */
 static void check_chunks(Check *c, int i)
 {
     const RtFile *f = &c->m.files[i];
@@ -231,7 +231,7 @@ static void check_hash(Check *c, int i)
         check_chunks(c, i);
 }
 
-/* ---- what files say, whose bytes are those that were written --------------------- */
+/* ---- the content of intact files ------------------------------------------------- */
 
 static const char *wrong_json(const RtManifest *m, const char *name, const char *text,
                               int64_t bytes)
@@ -246,7 +246,7 @@ static const char *wrong_json(const RtManifest *m, const char *name, const char 
     return rt_json_skip(&j) && rt_json_done(&j) ? NULL : "is not JSON";
 }
 
-/* Texts that trainers write: what came with --init is another's. */
+/* Checks texts that trainers write; files that came with --init are foreign. */
 static void check_text(Check *c, const char *name)
 {
     static const char *const ours[] = {"train_state.json", "config.json",
@@ -292,7 +292,7 @@ static void check_files(Check *c, int threads)
     read_all(c, threads);
     for (int i = 0; i < n; i++) {
         if (i == c->m.set_files[0])
-            find_chunks(c); /* small files come first: they are checked */
+            find_chunks(c); /* small files come first, so they are checked by now */
         check_hash(c, i);
         if (!c->bad[i] && i < c->m.set_files[0])
             check_text(c, c->m.files[i].name);
@@ -349,7 +349,8 @@ static void print_json(const Check *c)
     printf("]}");
 }
 
-/* A run may prune it beside us. A link that leads nowhere is there, and damaged. */
+/* A concurrent run may have pruned it. A dangling link still exists, and counts as
+ * damaged. */
 static bool is_removed(const char *folder)
 {
     struct stat s;
@@ -375,7 +376,7 @@ static void end_check(Check *c)
     free(c->flaws);
 }
 
-/* Is it what was written? */
+/* Is it as written? */
 static bool verify(const RtFlags *f, const char *folder, int threads)
 {
     Check c = {.folder = folder};

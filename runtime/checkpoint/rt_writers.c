@@ -3,25 +3,25 @@
  * checkpoints. Out: yes or no.
  *
  * A local disk and any POSIX filesystem keep bytes that different processes write at
- * different places. Some network filesystems, mounted without care, write back whole
- * pages as each process last saw them, and bytes of the others are lost without an error.
- * So all ranks write a file together before the first checkpoint, slices that share pages
- * in turns, and read it back. Where a byte is not the one that was written, each file of
- * a checkpoint gets one writer, who takes the others' slices from their copies. */
+ * different places. Some network filesystems, if mounted carelessly, write back whole
+ * pages as each process last saw them, and other processes' bytes are lost without an
+ * error. So before the first checkpoint all ranks write a file together, in interleaved
+ * slices that share pages, and read it back. If a byte is wrong, each file of a
+ * checkpoint gets one writer, which takes the others' slices from their copies. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { SLICE_BYTES = 1021, SLICES = 12 }; /* of each rank; pages hold no whole number */
+enum { SLICE_BYTES = 1021, SLICES = 12 }; /* per rank; a page is not a multiple of it */
 
 static unsigned char pattern(int64_t at)
 {
-    return (unsigned char)(1 + at % 251); /* no zeros, which holes read as */
+    return (unsigned char)(1 + at % 251); /* never zero, which holes read as */
 }
 
-/* Rank 0 makes the file in its length. */
+/* Rank 0 creates the file with its full length. */
 static void make_file(RtCheckpoint *c, const char *path, int64_t bytes)
 {
     const int fd = rt_file_open(path, O_RDWR | O_CREAT | O_EXCL, c->error);
@@ -32,7 +32,7 @@ static void make_file(RtCheckpoint *c, const char *path, int64_t bytes)
 }
 
 /* All have it open before the first one writes, and have written before the first one
- * closes it: no rank sees what another one has already brought to the disk. */
+ * closes it, so that no rank sees what another one has already flushed. */
 static void write_slices(Rt *rt, const char *path)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -52,7 +52,7 @@ static void write_slices(Rt *rt, const char *path)
         close(fd);
 }
 
-/* Is every byte the one that some rank wrote? */
+/* Is every byte as some rank wrote it? */
 static bool read_slices(Rt *rt, const char *path)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -71,8 +71,8 @@ static bool read_slices(Rt *rt, const char *path)
     return same;
 }
 
-/* Collective. A folder where nobody may write ends the run before it computes anything.
- * Of another trial that cannot be made the first save meets the cause. */
+/* Collective. If nobody may write to the folder, the run ends before it computes
+ * anything. If the trial fails otherwise, the first save will report the cause. */
 static bool judge(Rt *rt, bool same)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -116,11 +116,11 @@ static bool one_writer_needed(Rt *rt)
     }
     const bool one = judge(rt, same);
     if (rt->rank == 0)
-        remove(path); /* where it stays, the next start removes it */
+        remove(path); /* if that fails, the next start removes it */
     return one || rt->state->flags.one_writer;
 }
 
-/* Copies lie in the memory of one machine. */
+/* Copies are in the memory of one machine. */
 bool rt_writers_try(Rt *rt)
 {
     const bool one = one_writer_needed(rt);

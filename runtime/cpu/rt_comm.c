@@ -3,54 +3,55 @@
  *
  * In: starts and waits from the emitted step. Out: gathered buffers, sums in tree order.
  *
- * The protocol. Each of the two streams is a queue of the same operations on every rank,
- * each among a group of ranks: the rank's copy of the segment, the ranks with the same
- * part of it in all copies, or a smaller group within the copy. The groups of one
- * operation divide the ranks. The operation at the head of the queue is *published*: a
- * counter of this rank on this stream goes up, which says "my buffer may be read". It is
- * *pulled* once the counter of every rank of the group has come so far (counters count
- * operations of the stream, whatever their groups, so they compare): this rank copies or
- * adds what its group holds. Then it is complete, and only then is the next one of the
- * stream published. An all-reduce is two such rounds: each rank sums its slice of the
- * buffer in place (nobody else reads that slice of that buffer), then copies the others'.
- * Sums over several nodes take a round more (RtHops). Reductions end with one that
- * moves nothing: publishing it says "I have read". Nothing else is exchanged; a counter
- * has one writer.
+ * The protocol:
+ * 1. Each of the two streams is a queue of operations, the same on every rank. An
+ *    operation joins the ranks of a group: the rank's copy of the segment, the ranks with
+ *    the same part of it in all copies, or a smaller group within the copy. The groups of
+ *    one operation partition the ranks.
+ * 2. A rank *publishes* the operation at the head of a queue: it increments its counter
+ *    for the stream, which says "my buffer may be read".
+ * 3. A rank *pulls* the operation once the counter of every rank of the group has reached
+ *    it: it copies or adds what the group holds. (Counters count operations of the
+ *    stream, whatever their groups, so they are comparable.) Then the operation is
+ *    complete on this rank, and only then it publishes the next one of the stream.
+ * 4. An all-reduce takes two such rounds: each rank sums its slice of the buffer in place
+ *    (no other rank reads that slice of that buffer), then copies the others' slices.
+ *    Sums over several nodes take one more round (RtHops).
+ * 5. A reduction ends with a round that moves nothing: publishing it says "I have read".
+ * 6. Nothing else is exchanged, and each counter has one writer.
  *
- * What follows from it, and what the generator's proof of the placement rests on:
+ * Consequences, on which the generator's proof of the placement relies:
+ * 1. An operation completes on no rank before all ranks of its group have published it.
+ *    So a pull sees (acquire) all writes before its start on any of them (release at the
+ *    counter). Results depend on buffers alone: copies, and sums in a fixed tree.
+ * 2. A rank's buffer is read by its group only between this rank's publication of the
+ *    operation and the peer's completion. Let this rank complete a *later* operation of
+ *    the stream among the same group or a larger one. The peers published that one, so
+ *    they completed this one and no longer access the buffer: it may be written again.
+ *    The completion of a gather itself says nothing about slower peers. That of a
+ *    reduction does, by its last round, so its gradient buffer may be written again at
+ *    once.
+ * 3. The same holds across streams and for the computation: whatever precedes the start
+ *    of a collective C in a rank's program is over on all ranks of C's group once C
+ *    completes on one of them. The norm's exchange among all ranks is such a C, between
+ *    the last read of the parameter shards and the optimizer's first write; the first
+ *    gather is one, between that write and its readers.
+ * 4. No order of waits deadlocks. Suppose ranks wait and nothing moves. (a) Number the
+ *    operations in the order of their starts, which is the same program on every rank,
+ *    and let k be the smallest that is not complete on some rank r. (b) A rank of r's
+ *    group in k that has not started k waits for an operation that it started before, so
+ *    for a smaller one; but those are complete on all ranks. So all ranks of the group
+ *    have started k. (c) On k's stream all earlier operations are complete, so k is at
+ *    the head of all their queues and published. (d) A waiting rank drives both of its
+ *    queues, so k completes on r: a contradiction. (An exchange of the control areas
+ *    counts as an operation among all ranks whose start and wait coincide.)
  *
- *  1. An operation completes on no rank before all ranks of its group have published
- *     it, so all writes that came before its start on any of them (release at the
- *     counter) are seen by the pull (acquire). Results depend on buffers alone: copies,
- *     and sums in a fixed tree.
- *  2. A rank's buffer is read by its group only between this rank's publication of the
- *     operation and the peer's completion. So when this rank completes a *later*
- *     operation of the stream among the same group or a larger one, the peers, who
- *     published that one, have completed this one, and do not touch the buffer any
- *     more. It may be written again then. The completion of a gather itself says
- *     nothing about slower peers; that of a reduction does, by its last round, and its
- *     gradient buffer may be written again at once.
- *  3. The same holds across streams and for the computation: whatever precedes the start
- *     of a collective C in a rank's program is over on all ranks of C's group once C
- *     completes on one of them. The norm's exchange, among all ranks, is such a C between
- *     the last read of the parameter shards and the optimizer's first write, as is the
- *     first gather between that write and its readers.
- *  4. No order of waits deadlocks. A rank that waits for anything drives both of its
- *     queues. Suppose ranks wait and nothing moves. Number the operations by the order
- *     of their starts, which is the same program on every rank; let k be the smallest
- *     that is not complete on some rank r. A rank of r's group in k that has not
- *     started k waits for one that it started before, so for a smaller one, and those
- *     are complete on all ranks. So all of the group have started k; on its stream all
- *     before it are complete, so it is at the head of all their queues and published:
- *     it completes on r, against the assumption. (An exchange of the control areas
- *     counts as an operation among all ranks whose start and wait are one.)
- *
- * Pulls run on this rank's OpenMP threads, in blocks that stay in the first cache. A rank
- * drives its queues when it starts, waits or passes a schedule point. Or, where the
- * trainer was generated so (comm_thread), a thread of its own drives them, beside the
- * computation; that takes a core, so it is not the default. The points above hold either
- * way: the thread changes when a pull runs, never before its publication nor after its
- * wait. */
+ * Pulls run on this rank's OpenMP threads, in blocks that stay in the first-level cache.
+ * A rank drives its queues when it starts, waits or passes a schedule point. In trainers
+ * generated with comm_thread, a separate thread drives them during the computation; this
+ * takes a core, so it is not the default. The points above hold either way: the thread
+ * changes when a pull runs, but it still runs after its publication and before its wait
+ * returns. */
 #include "cpu/rt_cpu.h"
 
 #include <stdlib.h>
@@ -87,7 +88,7 @@ static const RtOp *head_of(const RtQueue *q)
     return &q->op[q->completed % RT_QUEUE];
 }
 
-/* Does what can be done on a stream now; true if anything was. */
+/* Does what is possible on a stream now; returns whether anything was. */
 static bool progress(Rt *rt, int stream)
 {
     RtQueue *q = &rt->state->queue[stream];
@@ -107,7 +108,7 @@ static bool progress(Rt *rt, int stream)
             q->round = 0;
             atomic_fetch_add_explicit(&q->completed, 1, memory_order_release);
             if (rt->trainer->comm_thread)
-                rt_ring(rt->state->shared); /* the step may wait for it */
+                rt_ring(rt->state->shared); /* the step may be waiting for it */
         }
         moved = true;
     }
@@ -120,7 +121,7 @@ static bool progress_both(Rt *rt)
     return gathered || reduced;
 }
 
-/* Could a queue go on? What a waiting rank looks at before it sleeps. */
+/* Can a queue proceed? A waiting rank checks this before it sleeps. */
 static bool queue_ready(const Rt *rt, int stream)
 {
     const RtQueue *q = &rt->state->queue[stream];
@@ -128,7 +129,7 @@ static bool queue_ready(const Rt *rt, int stream)
            all_published(rt, head_of(q)->group, stream, q->rounds + 1);
 }
 
-/* What there is to do, the step's thread does, unless a thread is kept for it. */
+/* The step's thread does the work, unless there is a thread for it. */
 static bool drive(Rt *rt)
 {
     return !rt->trainer->comm_thread && progress_both(rt);
@@ -155,7 +156,7 @@ static void wait_end(Rt *rt)
     atomic_store_explicit(&me->moved_ns, rt_clock_ns(), memory_order_relaxed);
 }
 
-/* For the watchers: the operation at the stream's head is what this rank waits for. */
+/* For the watchers: this rank waits for the operation at the stream's head. */
 static void wait_head(Rt *rt, int stream)
 {
     const RtQueue *q = &rt->state->queue[stream];
@@ -175,7 +176,7 @@ static bool goal_near(const void *ctx)
            (!goal->rt->trainer->comm_thread && any_queue_ready(goal->rt));
 }
 
-/* Until so many operations of the stream are complete. */
+/* Waits until this many operations of the stream are complete. */
 void rt_comm_wait(Rt *rt, int stream, uint64_t until)
 {
     const RtQueue *q = &rt->state->queue[stream];
@@ -227,9 +228,9 @@ static bool has_work(const void *ctx)
            rt->state->comm_stop;
 }
 
-/* Of the queues it alone changes all but `started` and the operations, which the step's
- * thread writes before it counts them as started. It copies and adds alone: its team
- * would fight the step's for their cores. */
+/* Only this thread changes the queues, except `started` and the operations, which the
+ * step's thread writes before it counts them as started. It copies and adds
+ * single-threaded, because an OpenMP team would compete with the step's for cores. */
 static void *communicate(void *ctx)
 {
     Rt *rt = ctx;
@@ -318,7 +319,7 @@ void rt_at(Rt *rt, int place)
 
 typedef struct Turnout {
     const Rt *rt;
-    bool finished; /* counts readers, or writers */
+    bool finished; /* counts readers, otherwise writers */
     uint64_t count;
 } Turnout;
 

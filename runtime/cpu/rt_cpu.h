@@ -9,20 +9,20 @@
 
 /* ---- rt_comm.c ------------------------------------------------------------------- */
 
-/* So many that were started on the stream over the run are complete. */
+/* Waits until this many operations started on the stream, over the run, are complete. */
 void rt_comm_wait(Rt *rt, int stream, uint64_t started);
 
 /* ---- rt_pull.c ------------------------------------------------------------------- */
 
-/* One round of an operation whose group has published it; how many rounds it has. */
+/* Runs one round of an operation whose group has published it; and the number of its rounds. */
 void rt_pull(Rt *rt, const RtOp *op, int round);
 int rt_pull_rounds(const Rt *rt, const RtOp *op);
 
 /* ---- rt_sum.c -------------------------------------------------------------------- */
 
-enum { RT_SUM_ELEMS = 1024 }; /* a block on its way up: 8 KiB of double at most */
-/* out[n] = the sum of count parts of n <= RT_SUM_ELEMS elements, count a power of two
- * from 2 on; out may be one of the parts. By the balanced tree, or in order of ranks. */
+enum { RT_SUM_ELEMS = 1024 }; /* a block in the tree: at most 8 KiB of double */
+/* out[n] = the sum of count parts of n <= RT_SUM_ELEMS elements; count is a power of two, at least
+ * 2; out may be one of the parts. By the balanced tree, or in the order of ranks. */
 typedef void RtSumFn(RtDtype d, void *out, const char *const *parts, int count,
                      int64_t n);
 RtSumFn rt_sum_tree, rt_sum_in_order;
@@ -30,6 +30,6 @@ RtSumFn rt_sum_tree, rt_sum_in_order;
 /* ---- rt_norm.c ------------------------------------------------------------------- */
 
 void rt_superacc_add(uint64_t *acc, double x); /* x >= 0, or not finite */
-double rt_superacc_round(const uint64_t *acc); /* NaN when something was not finite */
+double rt_superacc_round(const uint64_t *acc); /* NaN if something was not finite */
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_gemm.c: cuts a product into the output tiles that were fixed at generation and
- * shares them among threads. In: an RtGemm and pointers. Out: C. A tile is computed by
- * one thread with one call of the library chosen when this file was compiled
- * (-DRT_GEMM_ONEDNN, -DRT_GEMM_CBLAS, else our own kernels), K is never split among
- * threads, so which thread computes which tile cannot change a bit. */
+ * shares them among threads. In: an RtGemm and pointers. Out: C. One thread computes a
+ * tile with one call of the library chosen when this file was compiled (-DRT_GEMM_ONEDNN,
+ * -DRT_GEMM_CBLAS, else our own kernels). K is never split among threads, so it does not
+ * affect the bits which thread computes which tile. */
 #include "cpu/rt_gemm_tile.h"
 
 #include <omp.h>
@@ -14,18 +14,18 @@
 #error "choose one of RT_GEMM_ONEDNN and RT_GEMM_CBLAS"
 #endif
 
-/* A product that rt_gemm_prepare has seen. */
+/* A product that rt_gemm_prepare has prepared. */
 typedef struct Prepared {
     RtGemm g;
-    void *library; /* oneDNN's primitives, NULL: computed without */
+    void *library; /* oneDNN's primitives; NULL: other kernels */
     int threads;   /* that may compute it */
 } Prepared;
 
 static struct {
     Prepared *items;
     int count, cap;
-    int threads;           /* that scratch is made for */
-    int64_t scratch_bytes; /* of one thread */
+    int threads;           /* for which scratch exists */
+    int64_t scratch_bytes; /* per thread */
     char *scratch;         /* [threads][scratch_bytes] */
 } gemms;
 
@@ -65,7 +65,7 @@ static void gemm_check(const RtGemm *g)
         gemm_die(g, "this pair of dtypes is not supported");
 }
 
-/* What one thread needs for g: the library's wish, or the built-in kernel's. */
+/* The scratch that one thread needs for g: the library's, or the built-in kernel's. */
 static int64_t gemm_scratch_bytes(const Prepared *p)
 {
 #if defined(RT_GEMM_ONEDNN)
@@ -196,7 +196,7 @@ static void gemm_run(const RtGemm *g, const void *a, const void *b, const void *
     const int64_t out_bytes = rt_dtype_bytes(g->out_dtype);
     const int64_t tiles_m = (g->m + g->tile_m - 1) / g->tile_m;
     const int64_t tiles_n = (g->n + g->tile_n - 1) / g->tile_n;
-    /* neighbours in time share the larger operand's slice, which then stays in cache */
+    /* Consecutive tiles share the larger operand's slice, which then stays in cache. */
     const bool m_first = g->m <= g->n;
     const int max_threads = omp_get_max_threads();
     const int threads = max_threads < p->threads ? max_threads : p->threads;

@@ -8,7 +8,7 @@
 #include "rt_simd.h"
 
 /* Rows and columns outside the matrix are packed as zeros, so that the register block
- * never needs a mask; what it computes there is not stored. */
+ * never needs a mask; results for them are not stored. */
 
 /* ---- elements of one type: f32, f64 ---------------------------------------------- */
 
@@ -285,14 +285,14 @@ WIDE_PACKERS(bf16)
 #define MICRO_K 384
 #include "cpu/rt_gemm_micro.h"
 
-/* ---- what rt_gemm.c calls -------------------------------------------------------- */
+/* ---- called by rt_gemm.c --------------------------------------------------------- */
 
 static bool narrow(int dtype)
 {
     return dtype == RT_BF16 || dtype == RT_F16;
 }
 
-/* Rows of whole sums, which wait for their rounding. */
+/* Rows of complete sums, before rounding. */
 static int64_t sums_stride(const RtGemm *g)
 {
     return (g->tile_n + RT_VF_COLS - 1) / RT_VF_COLS * RT_VF_COLS;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_gemm_cblas.c: tiles through any CBLAS (OpenBLAS, BLIS, MKL, netlib). In: one output
- * tile. Out: C. A CBLAS has neither bf16 nor f16: A and B are converted block by block of
- * K into f32 scratch, summed there in f32, and rounded once. Libraries with threads of
- * their own are held to one, through functions that are looked up weakly: a library
- * without them has none. */
+ * tile. Out: C. A CBLAS has neither bf16 nor f16: A and B are converted to f32 scratch in
+ * blocks of K, summed there in f32, and rounded once. Libraries with threads of their own
+ * are limited to one, through weak symbols: a library without these functions has no
+ * threads. */
 #if defined(RT_GEMM_CBLAS)
 
 #include "cpu/rt_gemm_tile.h"
@@ -66,7 +66,7 @@ static void product_f32(const RtGemm *g, int64_t rows, int64_t cols, int64_t k,
                 1.0f, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
 }
 
-/* A and B of 16 bits, block by block of K, into f32 sums. */
+/* 16-bit A and B, in blocks of K, into f32 sums. */
 static void product_16(const RtGemm *g, const RtTile *t, float *a, bool add, float *c,
                        int64_t ldc)
 {
@@ -129,7 +129,7 @@ static void library_name(char *name, size_t bytes)
 
 const char *rt_cblas_name(void)
 {
-    /* by which libraries take other kernels or other blocks, so other bits */
+    /* These make libraries choose other kernels or blocks, and so change bits. */
     static const char *const changes[] = {"OPENBLAS_BLOCK_FACTOR", "BLIS_ARCH_TYPE",
                                           "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"};
     static char name[512];
@@ -146,5 +146,5 @@ const char *rt_cblas_name(void)
 }
 
 #else
-typedef int rt_gemm_cblas_unused; /* ISO C wants a declaration in every file */
+typedef int rt_gemm_cblas_unused; /* ISO C requires a declaration in every file */
 #endif

@@ -19,8 +19,7 @@
  * chain of fused multiply-adds, added to what was there: the same for full blocks and for
  * tails. */
 
-/* Packed steps of a block of K: as even as they can be, at most MICRO_K, whatever the
- * tile. */
+/* Packed steps per block of K: as even as possible, at most MICRO_K, whatever the tile. */
 static int64_t MICRO_NAME(k_step)(int64_t steps)
 {
     const int64_t blocks = (steps + MICRO_K - 1) / MICRO_K;
@@ -64,7 +63,7 @@ static void MICRO_NAME(strip)(const MICRO_PACKED *a, int64_t row_stride, int64_t
     }
 }
 
-/* The tile into c (MICRO_SUM). spill: c's rows have room to a multiple of MICRO_COLS. */
+/* The tile into c (MICRO_SUM). spill: the rows of c have room up to a multiple of MICRO_COLS. */
 static void MICRO_NAME(product)(const RtGemm *g, const RtTile *t, MICRO_SUM *c,
                                 int64_t ldc, bool add, bool spill, char *scratch)
 {

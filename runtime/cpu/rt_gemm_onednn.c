@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_gemm_onednn.c: tiles through oneDNN, generations 2 and 3. In: one output tile. Out:
- * C. Every tile is a matmul primitive made at start with one thread, for each tile shape
- * (inner and edge tiles) and for beta 0 and 1 (a sum after the product); memory objects
- * belong to a thread, so that threads may run the same primitive at once. f64 is not
- * oneDNN's, and f16 on the CPU is only where the hardware multiplies it: the built-in
- * kernel computes both. */
+ * C. Every tile is a matmul primitive, made at start for one thread, for each tile shape
+ * (inner and edge tiles) and for beta 0 and 1 (a sum after the product). Memory objects
+ * belong to a thread, so that threads may run the same primitive at once. oneDNN has no
+ * f64, and f16 on CPUs only with hardware for it: the built-in kernel computes these. */
 #if defined(RT_GEMM_ONEDNN)
 
 #include "cpu/rt_gemm_tile.h"
@@ -85,7 +84,7 @@ static dnnl_primitive_desc_t dnn_matmul(DescArg a, DescArg b, DescArg c, bool ad
     CHECK(dnnl_primitive_attr_create(&attr));
     CHECK(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
 #if DNNL_VERSION_MAJOR >= 3 || DNNL_VERSION_MINOR >= 5
-    /* whatever ONEDNN_DEFAULT_FPMATH_MODE says: f32 is f32 */
+    /* f32 stays f32, whatever ONEDNN_DEFAULT_FPMATH_MODE says. */
     CHECK(dnnl_primitive_attr_set_fpmath_mode(attr, dnnl_fpmath_mode_strict));
 #endif
     dnnl_post_ops_t ops = NULL;
@@ -119,8 +118,8 @@ static DescArg dnn_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what)
     return dnnl_primitive_desc_query_md(pd, what, 0);
 }
 
-/* One shape's primitive and, for every thread, its memory objects. False: oneDNN has
- * none. */
+/* One shape's primitive and, for every thread, its memory objects. False: oneDNN has no
+ * such primitive. */
 static bool dnn_shape(Prepared *p, Shape *s, const RtGemm *g, int64_t rows, int64_t cols,
                       bool add)
 {
@@ -182,7 +181,7 @@ void *rt_onednn_prepare(const RtGemm *g, int threads, int inner_threads)
         CHECK(dnnl_stream_create(&p->stream[t], engine, dnnl_stream_default_flags));
     const bool all = dnn_shapes(p, g);
     omp_set_num_threads(threads_before);
-    if (!all) { /* f32 into bf16, bf16 without the hardware: the built-in kernel's */
+    if (!all) { /* f32 into bf16, bf16 without hardware: for the built-in kernel */
         rt_onednn_free(p);
         return NULL;
     }
@@ -236,7 +235,7 @@ void rt_onednn_tile(const void *prepared, const RtGemm *g, const RtTile *t)
     CHECK(dnnl_primitive_execute(s->primitive, p->stream[t->thread], N_ARGS, args));
 }
 
-/* The instruction set that it uses, which ONEDNN_MAX_CPU_ISA may have lowered. */
+/* The instruction set in use, which ONEDNN_MAX_CPU_ISA may have lowered. */
 static const char *isa_name(dnnl_cpu_isa_t isa)
 {
     static const struct {
@@ -269,5 +268,5 @@ const char *rt_onednn_name(void)
 }
 
 #else
-typedef int rt_gemm_onednn_unused; /* ISO C wants a declaration in every file */
+typedef int rt_gemm_onednn_unused; /* ISO C requires a declaration in every file */
 #endif

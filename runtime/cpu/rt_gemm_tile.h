@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_gemm_tile.h: between rt_gemm.c, which cuts products into tiles and shares them among
- * threads, and the libraries that compute one tile in a thread. Private to the runtime. */
+/* rt_gemm_tile.h: between rt_gemm.c, which cuts products into tiles and shares them among threads,
+ * and the libraries that compute one tile on one thread. Private to the runtime. */
 #ifndef RT_GEMM_TILE_H
 #define RT_GEMM_TILE_H
 
@@ -14,7 +14,7 @@ typedef struct RtTile {
     void *c;
     float beta;
     int thread;
-    char *scratch; /* of this thread, as many bytes as the library asked for */
+    char *scratch; /* of this thread, with the size that the library requested */
 } RtTile;
 
 static inline int64_t rt_dtype_bytes(int dtype)
@@ -22,7 +22,7 @@ static inline int64_t rt_dtype_bytes(int dtype)
     return dtype == RT_F64 ? 8 : dtype == RT_F32 ? 4 : 2;
 }
 
-/* What 16 bits of a dtype mean, and what they become. */
+/* Conversions from and to the 16 bits of a dtype. */
 RT_ALWAYS float rt_f32_from_16(int dtype, uint16_t x)
 {
     return dtype == RT_F16 ? rt_f32_from_f16(x) : rt_f32_from_bf16(x);
@@ -49,8 +49,8 @@ RT_ALWAYS void rt_tile_round_to(const int dtype, const RtGemm *g, const RtTile *
     }
 }
 
-/* C of 16 bits = the tile's sums, rounded once; with beta 1 after C was added to them.
- * sum: rows of `stride`. */
+/* 16-bit C = the tile's sums, rounded once; with beta 1 after C was added to them. sum: rows of
+ * `stride`. */
 static inline void rt_tile_round(const RtGemm *g, const RtTile *t, const float *sum,
                                  int64_t stride)
 {
@@ -60,15 +60,14 @@ static inline void rt_tile_round(const RtGemm *g, const RtTile *t, const float *
         rt_tile_round_to(RT_BF16, g, t, sum, stride);
 }
 
-/* The built-in kernels: always there, for every dtype. */
+/* The built-in kernels: always available, for every dtype. */
 int64_t rt_builtin_scratch_bytes(const RtGemm *g);
 void rt_builtin_tile(const RtGemm *g, const RtTile *t);
 const char *rt_builtin_name(void);
 
-/* oneDNN: primitives for g's tile shapes, or NULL when the built-in kernel is to be used.
- * `threads` may run them at once, each with inner_threads, which a primitive decides when
- * it is created: 1, but for a benchmark that wants the library's own way with whole
- * matrices. */
+/* oneDNN: primitives for g's tile shapes, or NULL if the built-in kernel is to be used. `threads`
+ * may run them at once, each with inner_threads, which is fixed when a primitive is created: 1,
+ * except for a benchmark that measures the library's own way with whole matrices. */
 void *rt_onednn_prepare(const RtGemm *g, int threads, int inner_threads);
 void rt_onednn_free(void *prepared);
 int64_t rt_onednn_scratch_bytes(const void *prepared);

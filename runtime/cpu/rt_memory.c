@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_memory.c: the memory of a rank, planned and measured. In: the plan's table, the
- * kernel's account of this process. Out: a table at start, a table at the end: what lies
- * outside of the arena (data files, code, libraries and what they allocate) is listed
- * beside it. */
+ * kernel's account of this process. Out: a table at start, a table at the end. Memory
+ * outside the arena (data files, code, libraries and what they allocate) is listed
+ * separately. */
 #include "checkpoint/rt_checkpoint.h"
 #include "data/rt_data.h"
 #include "job/rt_job.h"
@@ -37,7 +37,7 @@ void rt_memory_planned(const Rt *rt, FILE *out)
     }
 }
 
-/* Said before the kernel says it by killing a rank. */
+/* Warns before the kernel kills a rank. */
 void rt_memory_warn(const RtTrainer *t)
 {
     const int64_t need = t->world_size * (t->symmetric_bytes + t->local_bytes);
@@ -85,8 +85,8 @@ static Class class_of(const Rt *rt, uintptr_t from, const char *path)
     return path[0] == '/' && strncmp(path, "/memfd:", 7) != 0 ? CODE : OTHER;
 }
 
-/* Resident bytes of every mapping, by class, and those of the local space, which is of
- * the arena; false where the kernel does not tell. */
+/* Resident bytes of every mapping, by class, and those of the local space, which is part
+ * of the arena; false if the kernel does not report them. */
 static bool resident(const Rt *rt, int64_t *bytes, int64_t *local)
 {
     FILE *f = fopen("/proc/self/smaps", "re");
@@ -112,8 +112,8 @@ static bool resident(const Rt *rt, int64_t *bytes, int64_t *local)
     return true;
 }
 
-/* Shared memory is set aside at start. Of private memory the kernel has given what was
- * touched: nothing of a run that begins, states and more of one that is resumed. */
+/* Shared memory is reserved at start. Of private memory the kernel has given what was
+ * touched: nothing in a new run, optimizer states and more in a resumed one. */
 int64_t rt_arena_awaits_bytes(const Rt *rt)
 {
     int64_t bytes[N_CLASSES] = {0}, local = 0;

@@ -5,13 +5,15 @@
  * loss, gradient norm and clip factor, equal in every bit on all ranks and for all world
  * sizes.
  *
- * Squares are summed in double over chunks of 1024 elements of one parameter (element 0
- * starts a chunk; a shard boundary never cuts one): element i of the chunk goes to lane i
- * mod 16, in order, then the lanes are added as a tree, upper half onto lower half. Chunk
- * sums are added as integers, so their order is free. The superaccumulator spans all of
- * double: digit i weighs 2^(32 i - 1088) and is 64 bits wide, so 2^31 chunks fit before a
- * carry could be lost; carries are made once, at the end. Its last words count what was
- * not finite. */
+ * 1. Squares are summed in double over chunks of 1024 elements of one parameter (element
+ *    0 starts a chunk; a shard boundary never cuts one). Element i of the chunk goes to
+ *    lane i mod 16, in order; then the lanes are added as a tree, upper half onto lower
+ *    half.
+ * 2. Chunk sums are added as integers, so their order does not matter. The
+ *    superaccumulator covers the whole range of double: digit i has weight 2^(32 i -
+ *    1088) and 64 bits, so 2^31 chunks fit before a carry could be lost. Carries are
+ *    propagated once, at the end.
+ * 3. Its last words count values that were not finite. */
 #include "cpu/rt_cpu.h"
 
 #include <string.h>
@@ -41,8 +43,7 @@ void rt_superacc_add(uint64_t *acc, double x)
     acc[digit + 2] += (uint32_t)(wide >> 64);
 }
 
-/* mantissa * 2^exponent for a mantissa of at most 53 bits: exact from the subnormals
- * up. */
+/* mantissa * 2^exponent for a mantissa of at most 53 bits: exact, subnormals included. */
 static double scaled(uint64_t mantissa, int exponent)
 {
     double x = (double)mantissa;
@@ -70,7 +71,7 @@ double rt_superacc_round(const uint64_t *acc)
     int top = DIGITS + 1;
     while (top > 0 && d[top] == 0)
         top--;
-    /* the three digits from the top, 65 bits or more, and whether anything lies below */
+    /* The three highest digits, 65 bits or more, and whether anything is below them. */
     unsigned __int128 m = 0;
     bool below = false;
     for (int i = top; i >= 0; i--)
@@ -86,7 +87,7 @@ double rt_superacc_round(const uint64_t *acc)
         m <<= 1;
         exponent--;
     }
-    /* Bits that a double has not at this size: 43, and more where it is subnormal. */
+    /* Bits that a double does not have at this size: 43, and more for subnormals. */
     int cut = 43;
     if (exponent + cut < -1074)
         cut = -1074 - exponent;
@@ -175,8 +176,8 @@ void rt_norm_add(Rt *rt, int segment)
 
 /* ---- the exchange ---------------------------------------------------------------- */
 
-/* Control area: the superaccumulator, the number of targets, then the losses. Each loss
- * was computed by one rank and is zero elsewhere: adding them is exact. */
+/* Control area: the superaccumulator, the number of targets, then the losses. One rank
+ * computed each loss, and it is zero elsewhere, so adding them is exact. */
 static double exchange_norm(Rt *rt, uint64_t *total)
 {
     const RtTrainer *t = rt->trainer;
@@ -188,7 +189,7 @@ static double exchange_norm(Rt *rt, uint64_t *total)
     memcpy(rt_symmetric(rt, t->control_offset), st->superacc, sizeof st->superacc);
     memcpy(rt_symmetric(rt, targets_at), &st->targets, sizeof st->targets);
     memcpy(rt_symmetric(rt, losses_at), st->losses, loss_bytes);
-    rt_exchange_publish(rt, 0); /* of one machine's ranks */
+    rt_exchange_publish(rt, 0); /* of the ranks of one machine */
     double loss = 0;
     st->valid_tokens = 0;
     for (int r = 0; r < rt->world_size; r++) {
@@ -216,9 +217,9 @@ static double exchange_norm(Rt *rt, uint64_t *total)
     return loss;
 }
 
-/* The gradient is that of the sum of token losses; norm, clipping and loss are of the
- * mean over the targets of the whole step. Where all are masked there is no mean: the
- * loss is unknown, the norm 0, and there is no update. */
+/* The gradient is that of the sum of token losses; norm, clipping and loss refer to the
+ * mean over the targets of the whole step. If all are masked there is no mean: the loss
+ * is unknown, the norm is 0, and nothing is updated. */
 void rt_norm_reduce(Rt *rt)
 {
     RtState *st = rt->state;

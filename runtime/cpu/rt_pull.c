@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_pull.c: what a rank does in a round of a collective: copies from the ranks of its
- * group, or sums of what they hold.
+/* rt_pull.c: what a rank does in a round of a collective: it copies from the ranks of its
+ * group, or sums what they hold.
  *
  * In: an operation at the head of a queue (rt_comm.c), once every rank of its group has
  * published this round. Out: this rank's result, or its part of what the next round
  * reads; counted bytes. An all-reduce sums a slice in place, then copies the others'
- * slices. Sums over several nodes take a round more. */
+ * slices. Sums over several nodes take one more round. */
 #include "cpu/rt_cpu.h"
 
 #include <string.h>
 
 /* ---- sums over ranks ------------------------------------------------------------- */
 
-/* out[elems] = the sum over the ranks of the group, the operation's or a hop of it, of
+/* out[elems] = the sum, over the ranks of the group (the operation's, or one hop's), of
  * the elements at `from` in their symmetric spaces. */
 static void sum_ranks(const Rt *rt, const RtOp *op, RtGroup group, int64_t from,
                       char *out, int64_t elems)
@@ -37,8 +37,8 @@ static void sum_ranks(const Rt *rt, const RtOp *op, RtGroup group, int64_t from,
 
 /* ---- pulling --------------------------------------------------------------------- */
 
-/* out[k * bytes ..] = bytes at `from + k * stride` of the group's k-th rank, the last one
- * perhaps shorter; in place where out is this rank's own `from`. */
+/* out[k * bytes ..] = bytes at `from + k * stride` of the group's k-th rank, possibly
+ * fewer for the last; in place if out is this rank's own `from`. */
 static void copy_from_all(Rt *rt, RtGroup group, char *out, int64_t from, int64_t stride,
                           int64_t bytes, int64_t total, int64_t *counter)
 {
@@ -81,7 +81,7 @@ static void sum_from_all(Rt *rt, const RtOp *op, RtGroup group, int64_t from, ch
     rt_count_group(rt, group, bytes, &rt->state->reduced_bytes);
 }
 
-/* The first hop: of parts of part_elems each, the last ones perhaps short or empty. */
+/* The first hop: of parts of part_elems each, the last ones possibly short or empty. */
 static void sum_in_node(Rt *rt, const RtHops *h, const RtOp *op, int64_t part_elems,
                         int64_t elems)
 {
@@ -110,7 +110,7 @@ static void reduce_scatter(Rt *rt, const RtOp *op, int round)
     sum_from_all(rt, op, h != NULL ? h->far : op->group, from, op->to, op->elems);
 }
 
-/* Of a slice, a whole number of blocks: each rank sums one. The last ones may be
+/* The size of a slice, a whole number of blocks: each rank sums one. The last ones may be
  * empty. */
 static int64_t slice_elems(RtGroup group, int64_t elems)
 {
@@ -175,8 +175,8 @@ static bool is_gather(const RtOp *op)
     return op->kind == RT_OP_GATHER || op->kind == RT_OP_GATHER_IN_PLACE;
 }
 
-/* A reduction's last round moves nothing: by publishing it a rank says that it has read,
- * and when all have, every rank may write its gradient again. */
+/* A reduction's last round moves nothing: by publishing it a rank says that it has
+ * finished reading. When all have, every rank may write its gradient again. */
 int rt_pull_rounds(const Rt *rt, const RtOp *op)
 {
     const int hops = rt_hops(rt, op) != NULL ? 2 : 1;

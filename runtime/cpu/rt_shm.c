@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_shm.c: the memory of a rank. In: the planned sizes. Out: the page that all share,
- * every rank's symmetric space (shared, anonymous, by descriptor), this rank's local
- * space (private).
+/* rt_shm.c: the memory of a rank. In: the planned sizes. Out: the page that all ranks
+ * share, every rank's symmetric space (shared, anonymous, by descriptor), this rank's
+ * local space (private).
  *
- * The descriptor holds the shared page first, then the symmetric spaces in rank order. It
- * is of no file system, so the size of /dev/shm is no matter. Each rank has the kernel
- * set aside its own space, on its own memory node, so that a lack of memory is an error
- * at start.
+ * The descriptor contains the shared page first, then the symmetric spaces in rank
+ * order. It belongs to no file system, so the size of /dev/shm does not matter. Each
+ * rank reserves its own space, on its own memory node, so that a lack of memory is an
+ * error at start.
  *
- * With guards an inaccessible page lies on both ends of each space. A space ends right at
- * its guard; what is left of its first page holds a pattern that is checked at the
- * end. */
+ * With guards, an inaccessible page lies on both ends of each space. A space ends
+ * right at its guard; the rest of its first page contains a pattern that is checked at
+ * the end. */
 #define _GNU_SOURCE
 #include "rt_target.h"
 
@@ -38,7 +38,7 @@ int64_t rt_shared_bytes(const RtTrainer *t)
     return pages(sizeof(RtShared)) + t->world_size * pages(t->symmetric_bytes);
 }
 
-/* A space of so many bytes between inaccessible pages: of the descriptor, or private. */
+/* Maps a space between inaccessible pages: from the descriptor, or private. */
 static char *map_space(int64_t bytes, int fd, int64_t offset, bool guard)
 {
     const int64_t size = pages(bytes);
@@ -53,7 +53,7 @@ static char *map_space(int64_t bytes, int fd, int64_t offset, bool guard)
     if (mmap(at, (size_t)size, PROT_READ | PROT_WRITE, flags, fd, offset) == MAP_FAILED)
         return MAP_FAILED;
     if (align == HUGE_PAGE)
-        madvise(at, (size_t)size, MADV_HUGEPAGE); /* fewer page faults; refused is fine */
+        madvise(at, (size_t)size, MADV_HUGEPAGE); /* fewer page faults; may be refused */
     return at + (guard ? slack(bytes) : 0);
 }
 
@@ -88,7 +88,7 @@ bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
 {
     const RtTrainer *t = rt->trainer;
     const int64_t head = pages(sizeof(RtShared)), space = pages(t->symmetric_bytes);
-    /* an old kernel without fallocate for this: then pages come as they are touched */
+    /* An old kernel without fallocate for this: then pages are allocated when touched. */
     if (space > 0 && fallocate(fd, 0, head + rt->rank * space, space) != 0 &&
         errno != EOPNOTSUPP && errno != EINTR)
         return no_memory(error, space, "shared");

@@ -2,10 +2,10 @@
 /* rt_sum.c: sums of gradients, a block of elements at a time.
  *
  * In: the parts of a block, in order of ranks; or the node of a finished leaf. Out: their
- * sum. Two orders exist, and the trainer's description chooses (`reduction`): the
- * balanced tree, whose every node is rounded to the reduce dtype, so that it does not
- * matter on which rank a node was added; and, as a library would, one rank after the
- * other, which is a pass over the parts and knows how many there are. */
+ * sum. There are two orders, and the description's `reduction` chooses: the balanced
+ * tree, whose nodes are all rounded to the reduce dtype, so that it does not matter which
+ * rank adds a node; and, as in a library, one rank after the other, which is a single
+ * pass over the parts but depends on their number. */
 #include "cpu/rt_cpu.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ static void add_parts(RtDtype d, void *dst, const void *a, const void *b, int64_
         add_bf16(dst, a, b, n);
 }
 
-/* A block of elements on its way up the tree: 8 KiB of double at most. */
+/* A block in the tree: at most 8 KiB of double. */
 enum { MAX_LEVELS = 6 };
 typedef union Block {
     double f64[RT_SUM_ELEMS];
@@ -54,10 +54,9 @@ typedef union Block {
     rt_bf16 bf16[RT_SUM_ELEMS];
 } Block;
 
-/* out = the balanced tree over parts[0..count), count a power of two from 2 on:
- * neighbours first, every node rounded to the dtype. scratch: one block for each level
- * above the leaves. out may be one of the parts: it is written only once they are
- * read. */
+/* out = the balanced tree over parts[0..count), count a power of two, at least 2:
+ * neighbours first, every node rounded to the dtype. scratch: one block per level above
+ * the leaves. out may be one of the parts: it is written only after they are read. */
 static void tree_block(RtDtype d, void *out, const char *const *parts, int count,
                        int64_t n, Block *scratch)
 {
@@ -79,7 +78,7 @@ void rt_sum_tree(RtDtype d, void *out, const char *const *parts, int count, int6
 /* ---- one rank after the other ---------------------------------------------------- */
 
 /* ((p0 + p1) + p2) + ..., bf16 in f32 and rounded once. out may be one of the parts: an
- * element is written when all its parts are read. */
+ * element is written when all its parts have been read. */
 void rt_sum_in_order(RtDtype d, void *out, const char *const *parts, int count, int64_t n)
 {
     Block sum;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_arena.c: the memory of a rank. In: the planned sizes. Out: one allocation of device
- * memory for each of its two spaces; the page that all ranks share, with a control area
- * for each of them, in host memory; windows, by which the host reads and writes the
+ * memory for each of its two spaces; in host memory, the page that all ranks share, with
+ * a control area for each of them; windows, through which the host reads and writes the
  * arena.
  *
- * With guards, 4 KiB around each space hold a pattern that is checked at the end. */
+ * With guards, 4 KiB around each space contain a pattern that is checked at the end. */
 #define _GNU_SOURCE
 #include "cuda/rt_arena.h"
 #include "cuda/rt_gpu.h"
@@ -29,7 +29,7 @@ int64_t rt_control_bytes(const RtTrainer *t)
     return pages(RT_CONTROL_BYTES(t->micro_batches));
 }
 
-/* The loopback's, behind all that; nothing is there until it is touched. */
+/* The loopback's slots, after everything else; not allocated until touched. */
 static int64_t slots_offset(const RtTrainer *t)
 {
     return pages(sizeof(RtShared)) + t->world_size * rt_control_bytes(t);
@@ -66,7 +66,7 @@ char *rt_control(const Rt *rt, int rank)
 
 static bool guarded;
 
-/* The transport may have memory of its own for the symmetric space. */
+/* The transport may provide its own memory for the symmetric space. */
 static char *take(Rt *rt, RtSpace space, int64_t bytes)
 {
     void *at = NULL;
@@ -192,7 +192,7 @@ void rt_arena_pin(const Rt *rt, void *at, int64_t bytes)
 {
     const cudaError_t e = cudaHostRegister(at, (size_t)bytes, cudaHostRegisterDefault);
     if (e != cudaSuccess) {
-        cudaGetLastError(); /* told here, and no failure of the next call */
+        cudaGetLastError(); /* reported here, so not an error of the next call */
         rt_say("trainer: warning: [rank %d] %.2f MiB of memory for saves cannot be "
                "pinned (%s): the copies for them take longer",
                rt->rank, (double)bytes / 1048576.0, cudaGetErrorString(e));
@@ -202,7 +202,7 @@ void rt_arena_pin(const Rt *rt, void *at, int64_t bytes)
 /* ---- windows --------------------------------------------------------------------- */
 
 typedef struct Window {
-    char *host; /* pinned, made at the first use */
+    char *host; /* pinned, allocated at first use */
     void *at;
     int64_t bytes;
     int mode;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_blas.c: matrix products by cuBLASLt. In: RtMatmul of kernels.c, row-major;
- * algorithms that were tuned. Out: enqueued products.
+/* rt_blas.c: matrix products by cuBLASLt. In: RtMatmul of kernels.c, row-major; tuned
+ * algorithms. Out: enqueued products.
  *
- * The library is column-major, where a row-major matrix is its transpose: C = A op B
- * becomes C' = op B' A', with operands exchanged. Sums are kept in float, or double, and
- * no algorithm may split k among blocks: their sum would have an order of its own.
- *
- * A product's algorithm is the one that kernels.wis names (rt_wisdom.c), or else the
- * first that the library proposes; it is named at start. It depends on the shape, the
- * GPU, the library and that file alone, and the platform's text has them all: so it is
- * the same on all ranks. */
+ * 1. The library is column-major, where a row-major matrix appears as its transpose: C =
+ *    A op B becomes C' = op B' A', with exchanged operands.
+ * 2. Sums are in float, or double, and no algorithm may split k among blocks, because
+ *    their sum would have an order of its own.
+ * 3. A product's algorithm is the one in kernels.wis (rt_wisdom.c), or else the first
+ *    that the library proposes; its name is printed at start. It depends only on the
+ *    shape, the GPU, the library and that file, which are all in the platform's text, so
+ *    it is the same on all ranks. */
 #define _GNU_SOURCE
 #include "cuda/rt_blas.h"
 
@@ -36,8 +36,8 @@ static bool begins_with_one(const char *text, const char *const *list)
     return *list != NULL;
 }
 
-/* Appends the variables that change bits, but for the harmless: one whole, several as
- * their number and a hash. */
+/* Appends the variables that may change bits, without the harmless ones: a single one
+ * with its value, several as their number and a hash. */
 static void add_environment(char *text, size_t bytes, const char *const *changes,
                             const char *const *harmless)
 {
@@ -57,7 +57,7 @@ static void add_environment(char *text, size_t bytes, const char *const *changes
     }
 }
 
-/* By which the library, and all of NVIDIA's, change how they multiply. */
+/* Variables that change how this library, and all of NVIDIA's, multiply. */
 static void describe_environment(char *text, size_t bytes)
 {
     static const char *const changes[] = {"CUBLAS", "NVIDIA_TF32_OVERRIDE=", NULL};
@@ -65,7 +65,7 @@ static void describe_environment(char *text, size_t bytes)
                                            "CUBLASLT_NVTX_", NULL};
     add_environment(text, bytes, changes, harmless);
 #ifdef RT_NCCL
-    /* by which NCCL changes the order of its sums, where it adds at all */
+    /* These change the order of NCCL's sums, if it adds at all. */
     static const char *const sums[] = {"NCCL_", NULL};
     static const char *const no_sums[] = {"NCCL_DEBUG", "NCCL_HOSTID=", "NCCL_SOCKET_",
                                           "NCCL_LAUNCH_ORDER_IMPLICIT=", NULL};
@@ -106,7 +106,7 @@ static cudaDataType_t type_of(int dtype)
                               : CUDA_R_16F;
 }
 
-/* What rows begin at: buffers begin at more. */
+/* The alignment of rows; buffers are aligned to more. */
 static uint32_t alignment(int64_t ld, int dtype)
 {
     const uint64_t bytes = (uint64_t)ld * rt_dtype_bytes((RtDtype)dtype);
@@ -171,7 +171,7 @@ RtProduct rt_product_describe(const RtMatmul *p)
     const bool f64 = p->in_dtype == RT_F64;
     const cublasOperation_t b_op = p->op == RT_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t a_op = p->op == RT_TN ? CUBLAS_OP_T : CUBLAS_OP_N;
-    /* columns of the library's matrices are rows of ours */
+    /* Columns of the library's matrices are rows of ours. */
     const bool b_rows_n = p->op == RT_NT, a_rows_k = p->op == RT_TN;
     RtProduct q = {
         .a = layout(type_of(p->in_dtype), b_rows_n ? p->k : p->n, b_rows_n ? p->n : p->k,
@@ -210,7 +210,7 @@ int rt_product_propose(const RtMatmul *p, const RtProduct *q,
     return usable;
 }
 
-/* An attribute that the library does not know stays as it is: 0. */
+/* An attribute that the library does not know stays 0. */
 static int config(const cublasLtMatmulAlgo_t *algorithm,
                   cublasLtMatmulAlgoConfigAttributes_t what)
 {
@@ -237,7 +237,7 @@ const char *rt_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *text,
     return text;
 }
 
-/* What the file names must still be what the library has. */
+/* What the file names must still exist in the library. */
 static void check_tuned(const RtMatmul *p, RtProduct *q)
 {
     cublasLtMatmulHeuristicResult_t result;

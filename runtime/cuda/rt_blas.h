@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_blas.h: products as cuBLASLt has them: what rt_blas.c, which runs them, shares with
- * rt_tune.c, which measures algorithms, and rt_wisdom.c, which keeps what was found. */
+/* rt_blas.h: products in the form of cuBLASLt: what rt_blas.c, which runs them, shares with
+ * rt_tune.c, which measures algorithms, and rt_wisdom.c, which stores the results. */
 #ifndef RT_BLAS_H
 #define RT_BLAS_H
 
@@ -25,13 +25,13 @@ typedef struct RtProduct {
 
 /* ---- rt_blas.c ------------------------------------------------------------------- */
 
-/* All but the algorithm. */
+/* Everything except the algorithm. */
 RtProduct rt_product_describe(const RtMatmul *p);
-/* Algorithms that the library proposes, its first first; how many. At least one, or the
- * rank ends. They may be asked for a sum in one order, and be others all the same. */
+/* Algorithms that the library proposes, in its order; returns how many. There is at least one, or
+ * the rank ends. Some may sum in another order although a fixed one was requested. */
 int rt_product_propose(const RtMatmul *p, const RtProduct *q,
                        cublasLtMatmulHeuristicResult_t *results, int most);
-/* Does it split k among blocks, whose sums then meet in an order of their own? */
+/* Does it split k among blocks, whose sums are then added in an order of their own? */
 bool rt_algorithm_splits(const cublasLtMatmulAlgo_t *algorithm);
 /* "algorithm 66, tile 20" */
 const char *rt_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *text,
@@ -42,12 +42,12 @@ cublasStatus_t rt_product_run(const Rt *rt, const RtMatmul *p, const RtProduct *
                               void *workspace);
 
 enum { RT_PRODUCT_TEXT = 128 };
-/* "NT 8192 x 6144 x 4096 rows 4096 4096 6144 bf16 to f32": one text, one product. */
+/* "NT 8192 x 6144 x 4096 rows 4096 4096 6144 bf16 to f32": identifies a product. */
 const char *rt_product_text(const RtMatmul *p, char *text);
 
 /* ---- rt_tune.c ------------------------------------------------------------------- */
 
-/* With --tune-kernels: the product will be searched for. */
+/* With --tune-kernels: registers the product for the search. */
 void rt_tune_add(const RtMatmul *p);
 
 /* ---- rt_wisdom.c ----------------------------------------------------------------- */
@@ -58,15 +58,15 @@ typedef struct RtChoice {
     char measured[RT_PRODUCT_TEXT]; /* for people */
 } RtChoice;
 
-/* Reads the file that the flags name, or the one beside the trainer if there is one. */
+/* Reads the file that the flags name, or the one beside the trainer if it exists. */
 void rt_wisdom_open(Rt *rt);
-/* NULL: the file says nothing of the product. */
+/* NULL: the product is not in the file. */
 const cublasLtMatmulAlgo_t *rt_wisdom_find(const char *product);
 bool rt_wisdom_is_open(void);
 const char *rt_wisdom_path(void);
 /* For the platform's text: "the library's" or "tuned HASH". */
 const char *rt_wisdom_name(void);
-/* Into the file, in place of what it said of these products on this GPU. */
+/* Writes to the file, replacing what it said about these products on this GPU. */
 void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n);
 
 #endif

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_cache.c: kernels that were compiled at a start, for the next one. In and out: files
- * in $XDG_CACHE_HOME/fsdpgen, or ~/.cache/fsdpgen. Such a file is code that the trainer
- * will run, so its name alone proves nothing.
+/* rt_cache.c: kernels compiled at one start, cached for the next. In and out: files in
+ * $XDG_CACHE_HOME/fsdpgen, or ~/.cache/fsdpgen. Such a file is code that the trainer will
+ * run, so its name alone proves nothing.
  *
- * The folder must belong to this user, must not be a link, and only this user may write
- * there; any other is not used.
- *
- * An entry is a regular file of this user's: a head, the text that says what the image
- * was made of, the image. The head holds the SHA-256 of all three. An entry that is
- * damaged, or was made of anything else, is reported, removed and compiled again.
- *
- * An entry is written to a temporary name; the file is durable before it is renamed, then
- * the folder. Any number of processes may write one entry at once. After that, entries
- * used longest ago are removed until all take at most 1 GiB, as are temporary files that
- * killed writers left.
+ * 1. The folder must belong to this user, must not be a link, and only this user may
+ *    write there; otherwise it is not used.
+ * 2. An entry is a regular file of this user: a head, the text that says what the image
+ *    was made from, the image. The head holds the SHA-256 of everything else. An entry
+ *    that is damaged, or was made from anything else, is reported, removed and compiled
+ *    again.
+ * 3. An entry is written under a temporary name; the file is made durable before it is
+ *    renamed, then the folder. Any number of processes may write one entry at once.
+ * 4. Then the least recently used entries are removed until all take at most 1 GiB, and
+ *    so are temporary files that killed writers left.
  *
  * An unusable or full cache is reported and costs time; it never fails the run. */
 #ifdef RT_JIT
@@ -39,16 +38,16 @@ typedef struct Head {
     char magic[16];
     uint32_t version, made_of_bytes;
     uint64_t image_bytes;
-    unsigned char digest[RT_DIGEST_BYTES]; /* of all else, and what follows */
+    unsigned char digest[RT_DIGEST_BYTES]; /* of the rest of the head and what follows */
 } Head;
 static const char magic[16] = "fsdpgen kernels";
 
 static struct {
-    int folder; /* -1: not used */
+    int folder; /* -1: no cache */
     char path[1024];
-    bool first;   /* of the machine's ranks: reports what concerns all of them */
-    bool useless; /* for writing, which was reported */
-    bool written; /* something was */
+    bool first;   /* of the machine's ranks: it reports what concerns all of them */
+    bool useless; /* for writing; reported already */
+    bool written; /* something was written */
 } cache = {.folder = -1};
 
 /* ---- the folder ------------------------------------------------------------------ */
@@ -86,7 +85,7 @@ static bool find_path(void)
                            own ? "" : "/.cache");
     if (n >= (int)(sizeof cache.path - sizeof "/fsdpgen"))
         return false;
-    mkdir(cache.path, 0700); /* both may be there */
+    mkdir(cache.path, 0700); /* both may exist */
     strcpy(cache.path + n, "/fsdpgen");
     mkdir(cache.path, 0700);
     return true;
@@ -145,7 +144,7 @@ static void digest_of(const Head *head, const char *made_of, const void *image,
     rt_sha256_end(&h, digest);
 }
 
-/* NULL: the file is what was written, of what is asked for. */
+/* NULL: the file is as written, and of what is asked for. */
 static const char *wrong_with(const char *file, int64_t bytes, const char *made_of)
 {
     Head head;
@@ -170,7 +169,7 @@ static const char *wrong_with(const char *file, int64_t bytes, const char *made_
     return NULL;
 }
 
-/* What this user did not write is left alone. NULL: it is ours. */
+/* Files of other users are left alone. NULL: it is ours. */
 static const char *not_ours(int fd, struct stat *s)
 {
     if (fstat(fd, s) != 0)
@@ -182,8 +181,8 @@ static const char *not_ours(int fd, struct stat *s)
                                       : NULL;
 }
 
-/* The process that removes it reports it. A file that another one has put there since
- * stays. */
+/* The process that removes it reports it. A file that another process has put there since
+ * is kept. */
 static void remove_bad(const char *name, const struct stat *read, const char *why)
 {
     struct stat now;
@@ -268,7 +267,7 @@ static bool write_entry(int fd, const char *path, const char *made_of, const voi
     return rt_file_finish(fd, path, error);
 }
 
-/* Is the name unused, or that of a file of this user's? */
+/* Is the name unused, or that of a file of this user? */
 static bool is_free(const char *name)
 {
     struct stat s;
@@ -301,7 +300,7 @@ void rt_cache_keep(const char *made_of, const void *image, size_t bytes)
     cache.written = true;
 }
 
-/* ---- what goes ------------------------------------------------------------------- */
+/* ---- eviction -------------------------------------------------------------------- */
 
 typedef struct Entry {
     char name[2 * NAME_BYTES];
@@ -330,7 +329,7 @@ static bool is_part(const char *name)
            strncmp(name + 1 + letters, suffix, strlen(suffix)) == 0;
 }
 
-/* All entries. Temporary files that no writer can still need are removed. */
+/* All entries. Removes temporary files that no writer can still need. */
 static Entry *list_entries(int *n)
 {
     Entry *list = NULL;
@@ -392,5 +391,5 @@ void rt_cache_close(void)
     cache.folder = -1;
 }
 #else
-typedef int RtNoCache; /* C wants a declaration */
+typedef int RtNoCache; /* ISO C requires a declaration */
 #endif

@@ -2,27 +2,31 @@
 /* rt_comm.c: streams and events of a step, and the small exchanges between ranks' hosts.
  *
  * In: starts and waits from the emitted step. Out: collectives on two streams of their
- * own beside the computation's. A start records where the compute stream is; the
- * collective's stream waits for that, then runs it, and its end is recorded for its
- * subject; a wait makes the compute stream wait for that record. So what happens before
- * what is the same as on the CPU, where the generator's proof of the placement looks: the
- * order of the host's calls is the order of the compute stream, and
+ * own beside the compute stream.
  *
- *  1. a gather or a reduction completes on no rank before all ranks of its group came
- *     to its start: each needs what the others send;
- *  2. its completion says that this rank's buffers were read: they were sent from here.
- * That is more than the CPU's gathers say. Of the exchanges of matrices only 2 holds, and
- * that a rank has from another what that one sent after its own start: their buffers are
- * touched by nobody but the two, between their starts and ends.
+ * A start records the position of the compute stream; the collective's stream waits for
+ * that, then runs it, and its end is recorded for its subject. A wait makes the compute
+ * stream wait for that record. So the order of events is the same as on the CPU, as far
+ * as the generator's proof of the placement depends on it: the order of the host's calls
+ * is the order of the compute stream, and
+ *
+ * 1. a gather or a reduction completes on no rank before all ranks of its group reached
+ *    its start, because each needs what the others send;
+ * 2. its completion implies that this rank's buffers have been read, because this rank
+ *    sent them.
+ *
+ * This is more than gathers guarantee on the CPU. For exchanges of matrices only 2 holds,
+ * and that what a rank receives was sent after the sender's own start: between their
+ * starts and ends, only the two ranks of a pair access its buffers.
  *
  * The host enqueues a whole step without waiting for the device, call by call or as
- * graphs (rt_graph.c). At its end it waits, and looks for failures meanwhile. */
+ * graphs (rt_graph.c). At the end it waits, and looks for failures meanwhile. */
 #include "cuda/rt_gpu.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The collective of a subject that was started last. */
+/* The last started collective of a subject. */
 typedef struct Last {
     cudaEvent_t done;
     int64_t era;
@@ -31,12 +35,12 @@ static struct {
     Last *last; /* by subject */
     cudaEvent_t begun;
 } queues[2];
-/* One ends when all streams were waited for, and where a graph begins or ends: what was
- * started in an earlier one is complete. */
+/* An era ends when all streams were waited for, and where a graph begins or ends: what
+ * was started in an earlier era is complete. */
 static int64_t era = 1;
 
-/* How far the device is: a kernel on a stream beside the others says so, in pinned
- * memory, from within graphs too. */
+/* The device's progress: a kernel on a separate stream writes it to pinned memory, from
+ * within graphs too. */
 static RtKernel place_kernel = {.name = "rt_place_kernel", .threads = 32};
 static struct {
     int *now;
@@ -96,8 +100,8 @@ void rt_places_passed(Rt *rt)
     }
 }
 
-/* The host is far ahead: what counts is when the device comes here. It does not wait for
- * its word to be heard. */
+/* The host is far ahead, so the place counts when the device gets here. The device does
+ * not wait until the report has been read. */
 void rt_at(Rt *rt, int place)
 {
     RT_CUDA_CALL(rt, cudaEventRecord(places.come, rt_gpu.stream[RT_COMPUTE]));
@@ -126,7 +130,8 @@ void rt_collective_start(Rt *rt, int stream, RtOp op)
     last->era = era;
 }
 #else
-/* One rank: it has updated all. Nothing else is started in such a trainer's step. */
+/* With one rank, it has updated everything. Nothing else is started in such a trainer's
+ * step. */
 void rt_collective_start(Rt *rt, int stream, RtOp op)
 {
     (void)stream;
@@ -154,8 +159,8 @@ void rt_collective_wait(Rt *rt, int stream, int subject)
         RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE], last->done, 0));
 }
 
-/* The device's streams run by themselves. Ranks meet only now, when their builds have
- * been compared: what differs is told before NCCL could wait for it. */
+/* The device's streams run by themselves. Ranks connect only now, after their builds have
+ * been compared: differences are reported before NCCL could block on them. */
 void rt_comm_begin(Rt *rt)
 {
     (void)rt;
@@ -188,7 +193,7 @@ void rt_comm_end(Rt *rt)
     rt_gpu_drain(rt);
     rt_profile_end(rt);
     rt_gpu_measure(RT_OUT_LATER); /* while communicators still have their buffers */
-    rt_graphs_close(rt); /* NCCL keeps a communicator alive that a graph has captured */
+    rt_graphs_close(rt); /* NCCL keeps a communicator that a graph has captured */
 #ifdef RT_NCCL
     rt_transport->close(rt);
 #endif
@@ -196,7 +201,7 @@ void rt_comm_end(Rt *rt)
 
 /* ---- graphs ---------------------------------------------------------------------- */
 
-/* The mode lets other threads, NCCL's among them, do what a capture does not allow. */
+/* The mode allows other threads, such as NCCL's, to do what a capture forbids. */
 void rt_capture_begin(Rt *rt)
 {
     RT_CUDA_CALL(rt, cudaStreamBeginCapture(rt_gpu.stream[RT_COMPUTE],
@@ -226,7 +231,7 @@ void rt_capture_end(Rt *rt, cudaGraph_t *graph)
 
 typedef struct Turnout {
     const Rt *rt;
-    bool finished; /* counts readers, or writers */
+    bool finished; /* counts readers, otherwise writers */
     uint64_t count;
 } Turnout;
 

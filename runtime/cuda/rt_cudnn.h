@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_cudnn.h: attention as cuDNN has it: what rt_cudnn.c, which runs it, shares with
+/* rt_cudnn.h: attention in the form of cuDNN: what rt_cudnn.c, which runs it, shares with
  * rt_cudnn_graph.c, which describes it. */
 #ifndef RT_CUDNN_H
 #define RT_CUDNN_H
@@ -9,22 +9,22 @@
 #include <cudnn.h>
 #include <stdbool.h>
 
-/* Before it a replayed backward could read what is not its own. */
+/* Earlier versions: a replayed backward could read outside its tensors. */
 enum { RT_DNN_OLDEST = 91501 };
 
-/* Tensors that the caller has, by the numbers that cuDNN knows them by. */
+/* The caller's tensors, by their numbers for cuDNN. */
 enum {
     RT_DNN_Q = 1,
     RT_DNN_K,
     RT_DNN_V,
     RT_DNN_O,
     RT_DNN_LSE,
-    RT_DNN_SCALE, /* one float each, of the host: the scale, what hides a score, the
-                     window */
+    RT_DNN_SCALE, /* one float each, in host memory: the scale, the value that hides a score, the
+                   * window */
     RT_DNN_HIDDEN,
     RT_DNN_WINDOW,
     RT_DNN_ONE,
-    RT_DNN_D_O, /* from here on of the backward alone */
+    RT_DNN_D_O, /* the rest: backward only */
     RT_DNN_DELTA,
     RT_DNN_DQ,
     RT_DNN_DK,
@@ -35,17 +35,16 @@ enum {
 typedef struct RtDnnPlan {
     cudnnBackendDescriptor_t plan;
     int64_t engine;
-    int64_t workspace_bytes; /* of the library, beside delta */
+    int64_t workspace_bytes; /* the library's, without delta */
 } RtDnnPlan;
 
-/* Plans what `a` says for the handle's device or, without a handle, for a described one,
- * by the first engine of those the library proposes that takes at most so much workspace.
- * False, with a reason, where there is none. */
+/* Plans `a` for the handle's device or, without a handle, for a described one, with the first
+ * proposed engine that needs at most this workspace. False, with a reason, if there is none. */
 bool rt_dnn_plan(const RtAttention *a, cudnnHandle_t handle,
                  cudnnBackendDescriptor_t device, int64_t most_bytes, RtDnnPlan *plan,
                  char *why, size_t why_bytes);
 
-/* Bytes of delta, a float for each query: the backward's workspace begins with it. */
+/* Bytes of delta, a float per query: the start of the backward's workspace. */
 static inline int64_t rt_dnn_delta_bytes(const RtAttention *a)
 {
     return a->backward ? (a->sequences * a->heads * a->seq * 4 + 255) / 256 * 256 : 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_device.h: everything a kernel asks of the device. In: nothing; no header of the toolkit, so
- * that nvcc and NVRTC compile the same text in the same short time. Out: types, conversions and
- * functions by the names of rt_math.h, sums over a warp and a block in a fixed order, and each
- * piece of PTX behind a named function.
+/* rt_device.h: everything a kernel needs from the device. In: nothing; it includes no header of the
+ * toolkit, so that nvcc and NVRTC compile the same text in the same short time. Out: types,
+ * conversions and functions with the names of rt_math.h, sums over a warp and a block in a fixed
+ * order, and each piece of PTX behind a named function.
  *
- * Kernels hold no PTX and use, beside these names, threadIdx, blockIdx, blockDim and gridDim only.
- * Then any other definition of the names runs the same kernels elsewhere: where
- * RT_DEVICE_SIMULATED is defined, they come from the simulated device's header. */
+ * Kernels contain no PTX and use, apart from these names, only threadIdx, blockIdx, blockDim and
+ * gridDim. So other definitions of the names can run the same kernels elsewhere: with
+ * RT_DEVICE_SIMULATED, they come from the simulated device's header. */
 #ifndef RT_DEVICE_H
 #define RT_DEVICE_H
 
@@ -21,19 +21,19 @@ typedef unsigned short uint16_t;
 typedef int int32_t;
 typedef unsigned int uint32_t;
 #if defined(__CUDACC_RTC__) || !defined(_STDINT_H)
-typedef long int64_t; /* as the host's LP64 has them */
+typedef long int64_t; /* as in the host's LP64 */
 typedef unsigned long uint64_t;
 #endif
 
 #define RT_DEVICE static __device__ __forceinline__
 #define RT_GLOBAL(threads) extern "C" __global__ void __launch_bounds__(threads)
-/* Stands in its place where another program has the kernel (rt_jit.c). */
+/* Replaces RT_GLOBAL if another program has the kernel (rt_jit.c). */
 #define RT_ABSENT(threads) static __device__ __attribute__((unused)) void
-/* An array that the threads of a block share. Every thread of the block must pass by it. */
+/* An array shared by the threads of a block. Every thread of the block must reach it. */
 #define RT_SHARED(type, name, elems) __shared__ __align__(16) type name[elems]
-/* The block's shared bytes of which the launch says how many. */
+/* The block's shared bytes, whose number is given at launch. */
 #define RT_SHARED_BYTES(name) extern __shared__ __align__(128) char name[]
-/* Before a loop of constant length of which each round, or n at a time, become code. */
+/* Before a loop of constant length: unrolls every round, or n at a time. */
 #define RT_UNROLL _Pragma("unroll")
 #define RT_PRAGMA(text) _Pragma(#text)
 #define RT_UNROLL_BY(n) RT_PRAGMA(unroll n)
@@ -98,7 +98,7 @@ RT_DEVICE uint32_t rt_bf16x2_from_f32(float lo, float hi)
     return y;
 }
 
-RT_DEVICE float rt_exp2f(float x) /* to 2 units in the last place; below 2^-126 it is 0 */
+RT_DEVICE float rt_exp2f(float x) /* within 2 units in the last place; below 2^-126 it is 0 */
 {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -136,8 +136,8 @@ RT_DEVICE void rt_ldmatrix_x4_trans(uint32_t r[4], const void *shared)
                  : "memory");
 }
 
-/* 16 bytes from global to shared memory, without passing registers; bytes beyond `valid` are
- * zeros. Complete when rt_cp_async_wait(n) says so: all but the n groups committed last. */
+/* 16 bytes from global to shared memory, bypassing registers; bytes beyond `valid` become zero.
+ * Complete after rt_cp_async_wait(n): all but the last n committed groups. */
 RT_DEVICE void rt_cp_async_16(void *shared, const void *global, int valid)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
@@ -153,7 +153,7 @@ RT_DEVICE void rt_cp_async_commit(void)
 
 #define rt_cp_async_wait(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
 
-/* 16 bytes to global memory at once. A plain copy of a struct may be taken apart. */
+/* 16 bytes to global memory in one access. The compiler might split a plain copy of a struct. */
 RT_DEVICE void rt_write_16(void *global, const uint32_t word[4])
 {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(global), "r"(word[0]),
@@ -177,7 +177,7 @@ RT_DEVICE void rt_warp_sync(void)
 #define rt_shuffle_xor(v, mask) __shfl_xor_sync(0xffffffffu, v, mask)
 #define rt_shuffle(v, lane) __shfl_sync(0xffffffffu, v, lane)
 
-/* Integers only: their sum has no order. */
+/* Integers only, because their sum does not depend on the order. */
 RT_DEVICE void rt_atomic_add_u64(uint64_t *p, uint64_t v)
 {
     atomicAdd((unsigned long long *)p, (unsigned long long)v);
@@ -201,12 +201,12 @@ RT_DEVICE double rt_cos(double x) { return cos(x); }
 
 #endif
 
-/* ---- what rests on the above: the same on every device --------------------------- */
+/* ---- built on the above: the same on every device -------------------------------- */
 
 typedef uint16_t rt_bf16, rt_f16;
 typedef struct __attribute__((aligned(16))) RtVec16 { uint32_t word[4]; } RtVec16;
 
-/* What an optimizer's kernel reads of the step, in device memory: rt.h's, which says more. */
+/* What an optimizer's kernel reads of the step, in device memory; explained in rt.h. */
 typedef struct RtUpdate {
     float scale, lr, bias1, bias2;
     double scale64, lr64, bias1_64, bias2_64;
@@ -220,7 +220,7 @@ RT_DEVICE float rt_f32_from_bf16(uint16_t x)
     return rt_f32_from_bits((int32_t)((uint32_t)x << 16));
 }
 
-/* How an optimizer rounds: rt_math.h says what each means. */
+/* How an optimizer rounds; explained in rt_math.h. */
 RT_DEVICE uint16_t rt_bf16_from_master(float x)
 {
     const uint32_t bits = (uint32_t)rt_bits_f32(x);
@@ -262,7 +262,7 @@ RT_DEVICE double rt_sigmoid(double x)
     return 1 / (1 + rt_exp(-x));
 }
 
-/* Philox4x32-10, as rt_philox.h has it. */
+/* Philox4x32-10, as in rt_philox.h. */
 RT_DEVICE void rt_philox(uint64_t seed, uint32_t site, uint64_t index, uint32_t stream,
                          uint32_t w[4])
 {
@@ -283,8 +283,8 @@ RT_DEVICE void rt_philox(uint64_t seed, uint32_t site, uint64_t index, uint32_t 
 }
 
 /* The noise of eight elements of a parameter, from element 8 * block on: 16 bits each, two in a
- * word, low half first. site: RT_NOISE_*; stream: rt_noise_stream(run). A run begins at a
- * multiple of 1024 elements, but of a matrix, that is a part of its parameter, anywhere. */
+ * word, low half first. site: RT_NOISE_*; stream: rt_noise_stream(run). A run starts at a multiple
+ * of 1024 elements; but a matrix that is part of its parameter starts anywhere. */
 RT_DEVICE void rt_noise(const RtUpdate *u, int site, int64_t block, uint32_t stream,
                         uint32_t noise[4])
 {
@@ -330,7 +330,7 @@ template <typename T> RT_DEVICE T rt_warp_max(T v)
 }
 
 /* The sum over a block of `threads`, on every thread: warps in order, added one after the other.
- * part: shared memory for one value of each warp; free again when the call returns. */
+ * part: shared memory for one value per warp; free again when the call returns. */
 template <int threads, typename T> RT_DEVICE T rt_block_sum(T v, T *part)
 {
     const int warps = threads / 32;
@@ -359,8 +359,8 @@ template <int threads, typename T> RT_DEVICE T rt_block_max(T v, T *part)
     return top;
 }
 
-/* The sum over `lanes` neighbours of a warp, on each of them. lanes: a power of two up to 32;
- * the whole warp comes here. */
+/* The sum over `lanes` adjacent lanes of a warp, on each of them. lanes: a power of two up to 32;
+ * the whole warp must call it. */
 template <int lanes, typename A> RT_DEVICE A rt_lanes_sum(A v)
 {
     for (int apart = lanes / 2; apart > 0; apart /= 2)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_gpu.c: the rank's device. In: the machine's devices, this rank. Out: streams, or the
- * one line that says why there is none and what to do. Device memory outside of the arena
- * is measured as it goes: free bytes before and after.
+/* rt_gpu.c: the rank's device. In: the machine's devices, this rank. Out: streams, or one
+ * line that says why there is no device and what to do. Device memory outside the arena
+ * is measured on the way: free bytes before and after.
  *
- * The process that starts the ranks never comes here: a CUDA context does not survive a
- * fork. */
+ * The process that starts the ranks never comes here, because a CUDA context does not
+ * survive a fork. */
 #include "cuda/rt_gpu.h"
 
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static _Noreturn void no_device(const Rt *rt, cudaError_t error)
     rt_cuda_failed(rt, "cudaGetDeviceCount", error);
 }
 
-/* One for each rank of this machine; a launcher may show each process its own alone. */
+/* One for each rank of this machine; a launcher may show each process only its own. */
 static int choose(const Rt *rt, int devices)
 {
     const int rank = rt_ranks_here(rt->state->shared, rt->rank),
@@ -59,7 +59,7 @@ static int choose(const Rt *rt, int devices)
 #endif
     const char *shared = getenv("NCCL_MULTI_RANK_GPU_ENABLE"),
                *host = getenv("NCCL_HOSTID");
-    if (host != NULL && devices < ranks) { /* NCCL takes ranks of one GPU for hosts */
+    if (host != NULL && devices < ranks) { /* NCCL takes such ranks for separate hosts */
         char id[512];
         snprintf(id, sizeof id, "%s-%d", host, rt->rank);
         setenv("NCCL_HOSTID", id, 1);
@@ -95,11 +95,12 @@ void rt_gpu_open(Rt *rt)
     rt_gpu.multiprocessors = p.multiProcessorCount;
     RT_CUDA_CALL(rt, cudaMemGetInfo(&free_bytes, &total_bytes));
     rt_gpu.total_bytes = (int64_t)total_bytes;
-    rt_gpu.free_bytes = (int64_t)total_bytes; /* the context has taken the difference */
+    rt_gpu.free_bytes = (int64_t)total_bytes; /* the context took the difference */
     rt_gpu_measure(RT_OUT_CONTEXT);
     RT_CUDA_CALL(rt, cudaDeviceGetStreamPriorityRange(&least, &greatest));
     for (int s = 0; s < RT_DEVICE_STREAMS; s++) {
-        /* collectives go first, or persistent products starve them; places are small */
+        /* Collectives have priority, or persistent products starve them; place reports
+         * are small. */
         RT_CUDA_CALL(
             rt, cudaStreamCreateWithPriority(&rt_gpu.stream[s], cudaStreamNonBlocking,
                                              s == RT_COMPUTE ? least : greatest));
@@ -134,7 +135,7 @@ void rt_gpu_measure(RtOutside kind)
     }
 }
 
-/* The host has nothing to do meanwhile but to see who fails. */
+/* The host has nothing to do but check for failures. */
 static void nap(Rt *rt)
 {
     const struct timespec short_while = {0, 20000};

@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_graph.c: parts of a step as CUDA graphs. In: functions of step.c, each called with
- * the rank alone: the micro-step's variants, the merge of a leaf, the end of the step.
+ * only the rank: the micro-step's variants, the merge of a leaf, the end of the step.
  * Out: what they enqueue, in one launch each.
  *
- * The first step runs uncaptured. In it NCCL connects and kernels and cuBLASLt load what
- * they need, which may allocate and wait for the device: a capture allows neither. After
- * it, with nothing under way, each part that it ran is captured once: its calls are
- * recorded, not executed. From the second step on nothing is allocated. An evaluation
- * between two steps is not captured: it uses the communicators call by call while no
- * graph runs, which NCCL's support for mixing (its default) allows.
- *
- * A graph repeats addresses and numbers as they were when it was captured. Offsets are
- * the plan's, so they stay; what changes lies in device memory (rt_norm.c): learning
- * rate, bias corrections, clip factor, whether to skip, the scale of the loss, the round
- * of a merge. Tokens, a round's number and a step's numbers come by copies between the
- * graphs, from pinned memory that is written again only after an event, or the step's
- * end, says that it was read. The loss of a micro-batch leaves a graph at one address,
- * and a copy takes it to its own.
- *
- * A graph begins when the one before it is complete and ends when all streams have
- * joined, so it waits for none of the collectives that were started before it. */
+ * 1. The first step runs uncaptured. In it NCCL connects, and kernels and cuBLASLt load
+ *    what they need, which may allocate and wait for the device: a capture forbids both.
+ * 2. After it, with nothing in progress, each part that it ran is captured once: its
+ *    calls are recorded, not executed. From the second step on nothing is allocated.
+ * 3. An evaluation between two steps is not captured: it uses the communicators call by
+ *    call while no graph runs, which NCCL's default support for mixing allows.
+ * 4. A graph repeats addresses and numbers as they were at capture. Offsets are the
+ *    plan's, so they stay. What changes is in device memory (rt_norm.c): learning rate,
+ *    bias corrections, clip factor, whether to skip, the scale of the loss, the round of
+ *    a merge.
+ * 5. Tokens, and the numbers of rounds and steps, are copied between the graphs from
+ *    pinned memory, which is written again only after an event, or the step's end, shows
+ *    that it was read. The loss of a micro-batch leaves a graph at one address, and a
+ *    copy moves it to its own.
+ * 6. A graph begins when the previous one is complete and ends when all streams have
+ *    joined, so it does not wait for collectives that were started before it. */
 #include "cuda/rt_gpu.h"
 
 enum { MAX_GRAPHS = 8 };
 
-/* What rt_nccl.c counts as it enqueues; a graph's launch counts it again. */
+/* Counted by rt_nccl.c while enqueuing; a graph's launch counts it again. */
 typedef struct Moved {
     int64_t gathered, reduced, replicate, node, matrix;
 } Moved;
@@ -97,7 +96,7 @@ static void capture(Rt *rt, Graph *g)
     set_moved(rt->state, moved); /* nothing has moved yet */
     RT_CUDA_CALL(rt, cudaGraphInstantiate(&g->exec, graph, 0));
     RT_CUDA_CALL(rt, cudaGraphDestroy(graph));
-    /* what a launch needs on the device is put there now */
+    /* Uploads now what a launch needs on the device. */
     RT_CUDA_CALL(rt, cudaGraphUpload(g->exec, rt_gpu.stream[RT_COMPUTE]));
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_image.c: the kernels of kernels.cu. In: images that make put into the trainer, one
- * for each architecture, or with JIT=1 the sources. Out: kernels by name, launches. */
+/* rt_image.c: the kernels of kernels.cu. In: images that make embeds into the trainer,
+ * one per architecture, or with JIT=1 the sources. Out: kernels by name, launches. */
 #include "cuda/rt_gpu.h"
 
 #include <string.h>
 
-/* RT_IMAGES lists RT_IMAGE(name, "file"): the files become a part of this object. */
+/* RT_IMAGES lists RT_IMAGE(name, "file"): the files become part of this object. */
 #define RT_IMAGE(name, file)                                                             \
     extern const char rt_image_##name[], rt_image_end_##name[];                          \
     __asm__(".pushsection .rodata\n"                                                     \
@@ -29,7 +29,7 @@ static int n_libraries;
 static const Rt *this_rank;
 
 #ifndef RT_JIT
-/* An image for sm_90a runs on sm_90 only; one for sm_80 on all of 8.x from 8.0 on. */
+/* An image for sm_90a runs on sm_90 only; one for sm_80 on 8.x from 8.0 on. */
 static int fits(const char *image, const char *arch)
 {
     const size_t n = strlen(arch);
@@ -91,7 +91,7 @@ static cudaError_t find_kernel(const char *name, cudaKernel_t *kernel)
     for (int i = 0; i < n_libraries && error != cudaSuccess; i++)
         error = cudaLibraryGetKernel(kernel, libraries[i], name);
     if (error == cudaSuccess)
-        cudaGetLastError(); /* that other libraries lack it is no mistake */
+        cudaGetLastError(); /* other libraries need not have it */
     return error;
 }
 
@@ -115,7 +115,7 @@ void rt_kernel_prepare(RtKernel *k)
                 k->name, rt_gpu.image, cudaGetErrorString(error));
     }
     k->handle = (void *)kernel;
-    if (k->shared_bytes > 48 * 1024) { /* more must be asked for */
+    if (k->shared_bytes > 48 * 1024) { /* larger sizes must be requested */
         RT_CUDA_CALL(this_rank,
                      cudaFuncSetAttribute(k->handle,
                                           cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_jit.c: with JIT=1, kernels compiled when the trainer starts. In: the sources that
- * make put into it, the device. Out: cubins, from NVRTC or from an earlier start, kept
- * (rt_cache.c) with a text of everything that they are made of.
+/* rt_jit.c: with JIT=1, kernels are compiled when the trainer starts. In: the sources
+ * that make embeds into it, the device. Out: cubins, from NVRTC or from an earlier start,
+ * cached (rt_cache.c) with a text of everything they are made from.
  *
- * The sources are compiled as a few programs at once, each by a thread of its own: they
- * are the same text, but a kernel that another program has is marked as absent here, so
- * that the compiler reads it and makes nothing of it. Then a start takes as long as the
- * slowest kernel and not as all of them. */
+ * The sources are compiled as a few programs at once, each on a thread of its own. They
+ * all have the same text, but kernels of other programs are marked as absent, so that the
+ * compiler parses them and generates nothing. So a start takes as long as the slowest
+ * program, not as all kernels together. */
 #ifdef RT_JIT
 #include "job/rt_door.h"
 #include "cuda/rt_gpu.h"
@@ -19,7 +19,8 @@
 #include <unistd.h>
 
 enum { MAX_SOURCES = 16, MAX_KERNELS = 4096 };
-/* A kernel begins with the first of these, in its own line; both are equally long. */
+/* A kernel starts with the first of these, on a line of its own; both have equal
+ * length. */
 static const char present[] = "\nRT_GLOBAL(", absent[] = "\nRT_ABSENT(";
 _Static_assert(sizeof present == sizeof absent, "one takes the other's place");
 
@@ -31,7 +32,7 @@ typedef struct Program {
     const RtImage *sources;
     int n_sources;
     const char *arch;
-    char *text[MAX_SOURCES]; /* of the sources, but for kernels of others */
+    char *text[MAX_SOURCES]; /* the sources, without kernels of other programs */
     char *image;
     size_t bytes;
     bool cached;
@@ -46,11 +47,11 @@ typedef struct Program {
             rt_fail(rt, RT_EXIT_ERROR, "%s: %s", #call, nvrtcGetErrorString(result_));   \
     } while (0)
 
-/* ---- which program has which kernel ---------------------------------------------- */
+/* ---- distribution of kernels over programs --------------------------------------- */
 
 typedef struct Kernel {
     int source;
-    size_t at; /* of `present` in it */
+    size_t at; /* offset of `present` in it */
     size_t weight;
     int program;
 } Kernel;
@@ -73,8 +74,8 @@ static int find_kernels(const Rt *rt, const RtImage *sources, int n_sources,
     return n;
 }
 
-/* The longest goes first, each to the program that has least so far: a guess of what they
- * take, which changes how long a start takes and nothing else. */
+/* The longest goes first, each to the program with the least so far. This guesses compile
+ * times, and affects nothing but the time of a start. */
 static void share_out(Kernel *kernels, int n)
 {
     size_t sum[RT_PROGRAMS] = {0};
@@ -106,8 +107,8 @@ static void take_texts(Program *p, int number, const Kernel *kernels, int n)
 
 /* ---- one program ----------------------------------------------------------------- */
 
-/* The library's file, whose name has all of its version, and size: "" if it has another
- * name. */
+/* The library's file, whose name contains its full version, and its size: "" if it has
+ * another name. */
 static void library_of(char *text, size_t bytes)
 {
     char line[1024];
@@ -124,7 +125,7 @@ static void library_of(char *text, size_t bytes)
         fclose(f);
 }
 
-/* Sources include nothing but each other, so their texts are all that is compiled. */
+/* Sources include only each other, so their texts are everything that is compiled. */
 static void say_made_of(Program *p, int major, int minor, const char *library)
 {
     unsigned char digest[RT_DIGEST_BYTES];
@@ -165,7 +166,7 @@ static nvrtcProgram create(const Program *p)
     return program;
 }
 
-/* What NVRTC says, line by line. */
+/* Prints NVRTC's log, line by line. */
 static void tell_log(nvrtcProgram program)
 {
     size_t bytes = 0;
@@ -224,7 +225,7 @@ void rt_jit(Rt *rt, const RtImage *sources, int n_sources,
     static Program programs[RT_PROGRAMS];
     char arch[64], library[200];
     int major = 0, minor = 0;
-    /* from 9.0 on there are instructions of that architecture alone */
+    /* From 9.0 on, some instructions exist only on that architecture. */
     snprintf(arch, sizeof arch, "--gpu-architecture=%s%s", rt_gpu.arch,
              strcmp(rt_gpu.arch, "sm_90") >= 0 || strlen(rt_gpu.arch) > 5 ? "a" : "");
     RT_NVRTC_CALL(rt, nvrtcVersion(&major, &minor));
@@ -251,5 +252,5 @@ void rt_jit(Rt *rt, const RtImage *sources, int n_sources,
     }
 }
 #else
-typedef int RtNoJit; /* a file of nothing is no C */
+typedef int RtNoJit; /* ISO C forbids an empty file */
 #endif

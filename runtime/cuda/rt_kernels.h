@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_kernels.h: the runtime's own kernels: sums of gradients over leaves and over ranks, the
- * exact norm, the end of a step. kernels.cu includes it, after saying what gradients are summed
- * in. In and out: see rt_comm.c, rt_norm.c of this folder.
+/* rt_kernels.h: the runtime's own kernels: sums of gradients over leaves and over ranks, the exact
+ * norm, the end of a step. kernels.cu includes it after defining the dtype of gradient sums. In and
+ * out: see rt_comm.c, rt_norm.c of this folder.
  *
- * Sums take the trees that the CPU's runtime takes, node by node rounded, so that from the same
- * gradients come the same bits on any number of ranks. */
+ * Sums use the trees of the CPU's runtime, rounded node by node, so that equal gradients give equal
+ * bits on any number of ranks. */
 #ifndef RT_KERNELS_H
 #define RT_KERNELS_H
 
 #include "rt_control.h"
 
-/* Tells the host where the device is; `word` is the host's memory. */
+/* Tells the host how far the device is; `word` is host memory. */
 RT_GLOBAL(32)
 rt_place_kernel(int *word, int place)
 {
@@ -37,7 +37,7 @@ RT_DEVICE RtGrad rt_grad_round(RtSum x) { return x; }
 #error "define RT_F32_SUMS, RT_BF16_SUMS or RT_F64_SUMS: the reduce dtype"
 #endif
 
-RT_DEVICE RtSum rt_node(RtSum a, RtSum b) /* of a tree: rounded to the reduce dtype */
+RT_DEVICE RtSum rt_node(RtSum a, RtSum b) /* a node of a tree: rounded to the reduce dtype */
 {
     return rt_grad_load(rt_grad_round(a + b));
 }
@@ -59,7 +59,7 @@ rt_merge_kernel(RtGrad *node, RtGrad *partials, int64_t elems, int64_t partial_e
     (round->last ? node : partials + levels * partial_elems)[i] = rt_grad_round(v);
 }
 
-/* Part k of element i: this rank's own, or what rank k sent. */
+/* Part k of element i: this rank's own, or the one that rank k sent. */
 typedef struct RtParts {
     const RtGrad *own, *staging;
     int64_t stride;
@@ -111,7 +111,7 @@ rt_sum_kernel(const RtGrad *own, const RtGrad *staging, int64_t stride, int mine
         out[i] = rt_grad_round(rt_tree_of(&parts, ranks, i));
 }
 
-/* ---- the norm: see rt_norm.c, whose order of squares and digits this is ---------- */
+/* ---- the norm: the order of squares and digits is explained in rt_norm.c --------- */
 
 RT_DEVICE void rt_superacc_add(uint64_t *acc, double x)
 {
@@ -132,8 +132,8 @@ RT_DEVICE void rt_superacc_add(uint64_t *acc, double x)
     rt_atomic_add_u64(&acc[digit + 2], high);
 }
 
-/* Half a warp squares a chunk of 1024 elements: its lanes are the CPU's. Blocks add their chunks
- * up before they add to the control area. */
+/* Half a warp squares a chunk of 1024 elements: its lanes are those of the CPU. Blocks add up their
+ * chunks before they add to the control area. */
 RT_GLOBAL(256)
 rt_squares_kernel(const RtGrad *grad, int64_t elems, uint64_t *control)
 {
@@ -162,7 +162,7 @@ rt_squares_kernel(const RtGrad *grad, int64_t elems, uint64_t *control)
         rt_atomic_add_u64(&control[threadIdx.x], acc[threadIdx.x]);
 }
 
-/* Adds how many of the micro-batch's targets are not masked. */
+/* Adds the number of unmasked targets of the micro-batch. */
 RT_GLOBAL(256)
 rt_targets_kernel(const int32_t *targets, int64_t n, uint64_t *control)
 {
@@ -177,7 +177,7 @@ rt_targets_kernel(const int32_t *targets, int64_t n, uint64_t *control)
         rt_atomic_add_u64(&control[RT_CONTROL_TARGETS], (uint64_t)count);
 }
 
-/* mantissa * 2^exponent: exact, but for results too small for an exponent of their own. */
+/* mantissa * 2^exponent: exact, except for results too small for a normal exponent. */
 RT_DEVICE double rt_scaled(uint64_t mantissa, int exponent)
 {
     double x = (double)mantissa;
@@ -188,15 +188,16 @@ RT_DEVICE double rt_scaled(uint64_t mantissa, int exponent)
     return x;
 }
 
-/* The nearest double, ties to even; NaN where something was not finite. */
+/* The nearest double, ties to even; NaN if something was not finite. */
 RT_DEVICE double rt_superacc_round(const uint64_t *acc)
 {
-    uint64_t digit[4] = {0, 0, 0, 0}; /* the last four, high one last */
+    uint64_t digit[4] = {0, 0, 0, 0}; /* the last four, highest one last */
     uint64_t carry = 0;
-    int top = -1; /* of the digits that are not 0 */
+    int top = -1; /* highest digit that is not 0 */
     bool below = false, lost = false;
     for (int i = 0; i < 72; i++) {
-        /* 64 bits and a carry of 32 and some: no overflow, as a word holds 2^31 additions */
+        /* 64 bits and a carry of little over 32: no overflow, because a word holds 2^31
+         * additions */
         const uint64_t sum = (i < 70 ? acc[i] : 0) + carry;
         const uint64_t d = sum & 0xFFFFFFFFu;
         carry = sum >> 32;
@@ -239,7 +240,7 @@ RT_DEVICE bool rt_is_finite(double x)
     return x - x == 0.0;
 }
 
-/* rt_norm_reduce of rt.h, on sums over all ranks, by one thread. Then the sums are 0 again. */
+/* rt_norm_reduce of rt.h, on sums over all ranks, by one thread. Then resets the sums to 0. */
 RT_GLOBAL(32)
 rt_finish_kernel(uint64_t *control, int64_t micro_batches, const RtStepIn *in, RtStepOut *out,
                  RtUpdate *update)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_memory.c: the device memory of a rank, planned and measured. In: the plan's table,
- * free bytes as they were while the rank started. Out: a table at start, a table at the
- * end: what lies outside of the arena (the context, kernels, libraries) is listed by who
- * took it. */
+ * free bytes measured while the rank started. Out: a table at start, a table at the end.
+ * Memory outside the arena (the context, kernels, libraries) is listed by owner. */
 #include "checkpoint/rt_checkpoint.h"
 #include "cuda/rt_gpu.h"
 
@@ -19,13 +18,13 @@ int64_t rt_memory_high_water_bytes(void)
     return sum;
 }
 
-/* The ranks ask their devices. */
+/* The ranks check their devices. */
 void rt_memory_warn(const RtTrainer *t)
 {
     (void)t;
 }
 
-/* It is the device's. */
+/* It is in device memory. */
 int64_t rt_arena_awaits_bytes(const Rt *rt)
 {
     (void)rt;

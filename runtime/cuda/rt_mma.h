@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_mma.h: matrix products of a warp on tiles in shared memory, for kernels that
- * multiply bf16 themselves. In: rt_device.h. Out: tiles loaded and stored by a block, and
- * products into sums that stay in registers.
+/* rt_mma.h: matrix products of a warp on tiles in shared memory, for kernels that multiply bf16
+ * themselves. In: rt_device.h. Out: tiles loaded and stored by a block, and products into sums that
+ * stay in registers.
  *
- * A tile is rows of bf16 in shared memory, head + 8 elements apart, where head is a
- * multiple of 16: an odd number of 16 bytes, so the 8 rows that ldmatrix reads lie in
- * different banks. Sums of 16 m rows and n columns are float[m][n / 8][4] on each lane of
- * the warp: element [i][j][e] is row 16 i + lane / 4 + 8 (e / 2), column 8 j + 2 (lane %
- * 4) + e % 2. */
+ * A tile is rows of bf16 in shared memory, head + 8 elements apart, where head is a multiple of 16:
+ * an odd number of 16-byte units, so the 8 rows that ldmatrix reads are in different banks. Sums of
+ * 16 m rows and n columns are float[m][n / 8][4] on each lane of the warp: element [i][j][e] is row
+ * 16 i + lane / 4 + 8 (e / 2), column 8 j + 2 (lane % 4) + e % 2. */
 #ifndef RT_MMA_H
 #define RT_MMA_H
 
 #define RT_TILE_ROW(head) ((head) + 8)
 
-/* Rows of `elems` elements, `apart` elements from one to the next in global memory, into
- * a tile; rows from `there` on, and columns from elems on, are zeros. Rows whose length
- * is whole 16 bytes begin at 16 bytes and go asynchronously: they are there after
- * rt_cp_async_wait and a barrier, the others after a barrier. */
+/* Loads rows of `elems` elements, `apart` elements from one to the next in global memory, into a
+ * tile; rows from `there` on, and columns from elems on, become zero. Rows whose length is a
+ * multiple of 16 bytes are aligned to 16 bytes and are copied asynchronously: they are complete
+ * after rt_cp_async_wait and a barrier, the others after a barrier. */
 template <int threads, int rows, int head, int elems>
 RT_DEVICE void rt_tile_load(rt_bf16 *tile, const rt_bf16 *from, int64_t apart, int there)
 {
@@ -37,8 +36,8 @@ RT_DEVICE void rt_tile_load(rt_bf16 *tile, const rt_bf16 *from, int64_t apart, i
     }
 }
 
-/* The first `there` rows of a tile to rows of `elems` elements in global memory: the
- * tile's first `columns` columns to columns from `first` on, as far as there are. */
+/* Stores the first `there` rows of a tile to rows of `elems` elements in global memory: the tile's
+ * first `columns` columns to columns from `first` on, as far as these exist. */
 template <int threads, int rows, int head, int elems, int columns>
 RT_DEVICE void rt_tile_store(rt_bf16 *to, int64_t apart, const rt_bf16 *tile, int there,
                              int first)
@@ -94,7 +93,7 @@ template <int head> RT_DEVICE void rt_mma_keep(uint32_t (*parts)[4], const rt_bf
     }
 }
 
-/* sums += a b^T, as rt_mma_rows has it, of 16 rows in registers. */
+/* sums += a b^T, like rt_mma_rows, for 16 rows in registers. */
 template <int n, int head>
 RT_DEVICE void rt_mma_kept(float (*sums)[4], const uint32_t (*a)[4], const rt_bf16 *b)
 {
@@ -112,8 +111,8 @@ RT_DEVICE void rt_mma_kept(float (*sums)[4], const uint32_t (*a)[4], const rt_bf
     }
 }
 
-/* sums += a b: a, in the layout of sums, of 16 m rows and k columns, is rounded to bf16;
- * b is k rows of a tile of head `head`, from its column 0 on n columns. */
+/* sums += a b: a, in the layout of sums, with 16 m rows and k columns, is rounded to bf16; b is k
+ * rows of a tile of head `head`, n columns from its column 0 on. */
 template <int m, int n, int k, int head>
 RT_DEVICE void rt_mma_sums(float (*sums)[n / 8][4], const float (*a)[k / 8][4],
                            const rt_bf16 *b)
@@ -173,7 +172,8 @@ RT_DEVICE float rt_quad_max(float v)
     return rt_maxf(v, rt_shuffle_xor(v, 2));
 }
 
-/* a . b over `elems` bf16 in global memory, by the four lanes of a quad, on each. */
+/* a . b over `elems` bf16 in global memory, computed by the four lanes of a quad, on each of
+ * them. */
 template <int elems> RT_DEVICE float rt_quad_dot(const rt_bf16 *a, const rt_bf16 *b)
 {
     const int lane = threadIdx.x % 4;

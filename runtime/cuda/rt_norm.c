@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_norm.c: sums and the end of a step, on the device. In: leaves' nodes, this rank's
  * shards of the summed gradient, losses. Out: partial sums; loss, gradient norm and what
- * the optimizer reads, all in device memory: the host enqueues the whole step and hears
+ * the optimizer reads, all in device memory: the host enqueues the whole step and learns
  * of its end.
  *
- * What changes from step to step or from round to round the kernels read from device
- * memory, where copies outside of the step's CUDA graphs put it.
+ * Kernels read what changes between steps or rounds from device memory, where copies
+ * outside the step's CUDA graphs put it.
  *
- * The norm is exact as on the CPU: chunk sums of squares are added as integers into the
- * control area, whose words one all-reduce adds over ranks. Each loss was computed by one
- * rank and is zero elsewhere, so that adding them is exact, too. */
+ * The norm is exact as on the CPU: chunk sums of squares are added as integers to the
+ * control area, whose words one all-reduce adds over ranks. One rank computed each loss,
+ * and it is zero elsewhere, so adding the losses is exact, too. */
 #include "cuda/rt_gpu.h"
 #include "rt_philox.h"
 
@@ -18,14 +18,14 @@ static RtKernel sum_kernel = {.name = "rt_sum_kernel", .threads = 256};
 static RtKernel squares_kernel = {.name = "rt_squares_kernel", .threads = 256};
 static RtKernel finish_kernel = {.name = "rt_finish_kernel", .threads = 32};
 
-/* Pinned: read, or written, when the device comes there. */
+/* Pinned: read, or written, when the device gets there. */
 static RtStepIn *in;
 static RtStepOut *out;
-static RtRound *rounds; /* constants, one for each */
+static RtRound *rounds; /* constants, one per round */
 
 /* After the losses in the control area. */
 typedef struct RtDeviceStep {
-    double loss; /* of the micro-batch that is here */
+    double loss; /* of the current micro-batch */
     RtUpdate update;
     RtStepIn in;
     RtStepOut out;
@@ -62,7 +62,7 @@ void rt_norm_open(Rt *rt)
         rounds[r] = (RtRound){rt_merge_levels(r), rt_is_last_round(rt, r)};
 }
 
-/* To the device, when it comes there. */
+/* Enqueues a copy to the device. */
 static void send(Rt *rt, void *to, const void *from, size_t bytes)
 {
     RT_CUDA_CALL(rt, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice,
@@ -109,7 +109,7 @@ static void norm_run(void *ctx, const RtRun *run)
     const void *grad = s->grad + run->shard_offset_elems * item;
     void *to = control(s->rt);
     int64_t elems = run->elems;
-    /* 16 chunks a block and turn; more blocks would only add more to the same words */
+    /* 16 chunks per block and turn; more blocks would only add more to the same words. */
     const int64_t blocks = (elems + 16 * RT_GRAIN_ELEMS - 1) / (16 * RT_GRAIN_ELEMS);
     const int64_t most = 4 * rt_gpu.multiprocessors;
     rt_launch(s->rt, &squares_kernel, blocks < most ? blocks : most, 1,
@@ -122,12 +122,12 @@ void rt_norm_add(Rt *rt, int segment)
     rt_share_runs(rt, segment, norm_run, &s);
 }
 
-/* The pinned memory is free: the device has been waited for at the end of each step. */
+/* The pinned memory is free: the end of each step waits for the device. */
 void rt_step_begin(Rt *rt)
 {
     rt_profile_begin(rt);
     const double scale = rt_scale(rt);
-    rt->state->valid_tokens = 1; /* what rt_update divides by; the device knows better */
+    rt->state->valid_tokens = 1; /* rt_update's divisor; the device has the real one */
     const RtUpdate u = rt_update(rt);
     *in = (RtStepIn){.lr = u.lr64,
                      .bias1 = u.bias1_64,
@@ -167,7 +167,7 @@ void rt_norm_results(Rt *rt)
         rt_scale_overflow(rt);
 }
 
-/* Of an evaluation, which is complete. */
+/* For a completed evaluation. */
 double rt_loss_take(Rt *rt)
 {
     double loss;
@@ -176,7 +176,7 @@ double rt_loss_take(Rt *rt)
     return loss;
 }
 
-/* One for all micro-batches. */
+/* The same for all micro-batches. */
 double *rt_loss_slot(Rt *rt)
 {
     return &device_step(rt)->loss;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_profile.c: trainer --profile FILE: what the device's time goes to. In: launches and
- * products as they are enqueued, with an event before and one behind each; the wall
- * clock. Out: FILE, a JSON object: seconds of each kernel and product of rank 0 in a
- * step, the most first, and of the whole step. The first step, in which libraries load,
- * is left out; steps are enqueued call by call. What runs on one stream while another
- * computes counts on both, so the seconds may add up to more than the step's. */
+/* rt_profile.c: trainer --profile FILE: where the device's time goes. In: launches and
+ * products as they are enqueued, with an event before and after each; the wall clock.
+ * Out: FILE, a JSON object: seconds per step of each kernel and product of rank 0, the
+ * largest first, and of the whole step. The first step, in which libraries load, is
+ * excluded; steps are enqueued call by call. Work that overlaps on two streams counts on
+ * both, so the seconds may add up to more than the step's. */
 #include "cuda/rt_gpu.h"
 #include "job/rt_out.h"
 
@@ -17,10 +17,10 @@ typedef struct Timed {
     char name[NAME_BYTES];
     double seconds;
     int64_t calls;
-    double flops; /* of all calls; 0: not a product */
+    double flops; /* over all calls; 0: not a product */
 } Timed;
 
-/* Of this step: what was enqueued between two events. */
+/* In this step: what was enqueued between two events. */
 typedef struct Span {
     cudaEvent_t from, to;
     int name;
@@ -30,7 +30,7 @@ typedef struct Span {
 static Timed *timed;
 static int n_timed;
 static Span *spans;
-static int n_spans, max_spans; /* events of all max_spans exist */
+static int n_spans, max_spans; /* max_spans events have been created */
 static int64_t steps;
 static double step_seconds, began;
 
@@ -87,7 +87,7 @@ void rt_profile_to(Rt *rt, cudaStream_t stream)
         RT_CUDA_CALL(rt, cudaEventRecord(spans[n_spans - 1].to, stream));
 }
 
-/* What ran since the last step, an evaluation or a save, is no part of one. */
+/* What ran since the last step, an evaluation or a save, does not belong to a step. */
 void rt_profile_begin(const Rt *rt)
 {
     if (is_on(rt)) {
@@ -96,7 +96,8 @@ void rt_profile_begin(const Rt *rt)
     }
 }
 
-/* The device has done the step. `steps` counts from the first's end. */
+/* After the device has finished the step. `steps` counts from the end of the first
+ * one. */
 void rt_profile_step(Rt *rt)
 {
     if (!is_on(rt))

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_rows.h: rows over threads, for kernels. In: rt_device.h, which includes it. Out: accesses
- * of neighbours, 16 bytes at once; rows that threads hold, or read in passes; sums of columns.
+/* rt_rows.h: rows distributed over threads, for kernels. In: rt_device.h, which includes it. Out:
+ * accesses of adjacent elements, 16 bytes at once; rows held by threads, or read in passes; sums of
+ * columns.
  *
- * What is constant is a template argument, so that a thread's elements stay in registers. */
+ * Constants are template arguments, so that a thread's elements stay in registers. */
 #ifndef RT_ROWS_H
 #define RT_ROWS_H
 
-/* ---- elements side by side ------------------------------------------------------- */
+/* ---- adjacent elements ----------------------------------------------------------- */
 
-/* rt_load<RtBf16, 8>(v, x) reads 8 neighbours of that dtype into floats by one access of 16
- * bytes; x lies on a multiple of what is read. rt_store<RtBf16, 8>(y, v) rounds and writes. */
+/* rt_load<RtBf16, 8>(v, x) reads 8 adjacent elements of that dtype into floats by one access of 16
+ * bytes; x is aligned to the size of the access. rt_store<RtBf16, 8>(y, v) rounds and writes. */
 
 template <typename T, int n> struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) RtPack {
     T v[n];
 };
 
-/* n whole words to 4 n aligned bytes, or to 16 at a time. */
+/* n whole words to 4 n aligned bytes, at most 16 at a time. */
 template <int n> RT_DEVICE void rt_write_words(void *y, const uint32_t *word)
 {
     if (n % 4 == 0) {
@@ -99,13 +100,13 @@ template <typename D, int n, typename A> RT_DEVICE void rt_store(typename D::T *
     D::template write<n>(y, v);
 }
 
-/* The same bytes elsewhere. */
+/* Copies bytes unchanged. */
 template <int n, typename T> RT_DEVICE void rt_copy(T *y, const T *x)
 {
     *(RtPack<T, n> *)y = *(const RtPack<T, n> *)x;
 }
 
-/* n elements as they are, of which only `count` exist; the others are 0, or not written. */
+/* n elements unconverted, of which only `count` exist; the others read as 0 and are not written. */
 template <int n, typename T> RT_DEVICE void rt_read(T *v, const T *x, int count)
 {
     RtPack<T, n> pack = {};
@@ -136,8 +137,8 @@ template <int n, typename T> RT_DEVICE void rt_write(T *y, const T *v, int count
     }
 }
 
-/* Of the n elements at x those from `from` up to `to`; the others are 0, or not written. x lies
- * on a multiple of what is accessed. */
+/* Of the n elements at x those from `from` up to `to`; the others read as 0 and are not written. x
+ * is aligned to the size of the access. */
 template <int n, typename T> RT_DEVICE void rt_read_between(T *v, const T *x, int from, int to)
 {
     if (from == 0) {
@@ -164,7 +165,7 @@ template <int n, typename T> RT_DEVICE void rt_write_between(T *y, const T *v, i
 
 /* ---- rows ------------------------------------------------------------------------ */
 
-/* A row of `cols` elements over `threads` neighbours: each holds `width` elements side by side
+/* A row of `cols` elements over `threads` adjacent threads: each holds `width` adjacent elements
  * of every threads * width, rt_row_part of them in all. Beyond the row it holds 0, and writes
  * nothing. */
 
@@ -201,9 +202,9 @@ RT_ROW void rt_row_store(typename D::T *y, const A *v)
     }
 }
 
-/* A long row, read in passes. Where width does not divide cols, the row is padded in memory.
+/* A long row, read in passes. If width does not divide cols, the row is padded in memory.
  *
- * log(sum(exp(x))), from the largest element so far down. part: a value of each warp. */
+ * log(sum(exp(x))), relative to the largest element so far. part: a value per warp. */
 RT_ROW A rt_row_lse(const typename D::T *x, A *part)
 {
     const A least = (A)-3e38f;
@@ -238,8 +239,8 @@ RT_ROW A rt_row_sum(const typename D::T *x, A *part)
     return rt_block_sum<threads>(sum, part);
 }
 
-/* dx = scale exp(x - lse) - share - hot onehot(target): the gradient of a token's loss, from
- * the row's end, which was read last. dx may be x. */
+/* dx = scale exp(x - lse) - share - hot onehot(target): the gradient of a token's loss, from the
+ * row's end, which was read last, so it is cached. dx may be x. */
 RT_ROW void rt_row_softmax_minus(const typename D::T *x, typename D::T *dx, A lse, int target,
                                  A scale, A share, A hot)
 {
@@ -268,7 +269,7 @@ RT_ROW void rt_row_zero(typename D::T *dx)
 /* ---- columns --------------------------------------------------------------------- */
 
 /* The sum of column 32 blockIdx.x + threadIdx.x % 32 of part[rows][cols], on every thread of a
- * block of 1024: warps take rows in turn, then the warps in order. shared: 1024 values. */
+ * block of 1024: warps take rows in turn, then warps are added in order. shared: 1024 values. */
 template <typename A>
 RT_DEVICE A rt_column_sum(const A *part, int rows, int cols, A *shared)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_stage.c: micro-batches on their way to the device. In: numbers that rt_data.c puts
- * into pinned memory. Out: copies enqueued before the micro-step that reads them; the
- * count of its targets. The host is a few micro-batches ahead at most. */
+/* rt_stage.c: copies micro-batches to the device. In: numbers that rt_data.c puts into
+ * pinned memory. Out: copies enqueued before the micro-step that reads them; the number
+ * of its targets. The host is at most a few micro-batches ahead. */
 #include "cuda/rt_gpu.h"
 
 #include <time.h>

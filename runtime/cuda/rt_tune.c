@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_tune.c: trainer --tune-kernels. In: the products of this trainer, a GPU with nothing
- * else to do. Out: for each the fastest of the library's algorithms, in kernels.wis.
+/* rt_tune.c: trainer --tune-kernels. In: the products of this trainer, an idle GPU. Out:
+ * the fastest of the library's algorithms for each, in kernels.wis.
  *
- * Operands are random, for a product of zeros draws less power and runs faster; before
- * each run the L2 cache is overwritten, for in a step the operands come from elsewhere;
- * the median of a few runs counts. An algorithm that splits k among blocks is left out,
- * and so is one that does not give the same bits each time: runs with the cache cold and
- * warm, alone and beside other work, are compared. One rank does it, on its GPU. */
+ * 1. Operands are random, because a product of zeros uses less power and runs faster. The
+ *    L2 cache is overwritten before each run, because in a step the operands come from
+ *    elsewhere. The median of a few runs counts.
+ * 2. Algorithms that split k among blocks are excluded, and so are those whose bits vary:
+ *    runs with a cold and a warm cache, alone and beside other work, are compared.
+ * 3. One rank does it, on its GPU. */
 #include "cuda/rt_blas.h"
 
 #include <errno.h>
@@ -15,10 +16,10 @@
 
 enum {
     MAX_PRODUCTS = 1024,
-    PROPOSED = 16,               /* algorithms of a product */
-    RUNS = 9,                    /* of each, timed; odd */
+    PROPOSED = 16,               /* algorithms per product */
+    RUNS = 9,                    /* timed runs of each; odd */
     SAME_RUNS = 4,               /* of the fastest, compared */
-    RANDOM_ELEMS = (1 << 20) + 7 /* then they repeat, not in step with any rows */
+    RANDOM_ELEMS = (1 << 20) + 7 /* the period, which does not match any row length */
 };
 
 static RtMatmul products[MAX_PRODUCTS];
@@ -35,14 +36,14 @@ void rt_tune_add(const RtMatmul *p)
         products[n_products++] = *p;
 }
 
-/* What a product is measured with. */
+/* The buffers for measuring a product. */
 typedef struct Bench {
     Rt *rt;
     const RtMatmul *p;
     RtProduct q;
     char *a, *b, *c, *workspace, *flush, *numbers; /* numbers: pinned memory */
     int64_t a_elems, b_elems, c_elems, flush_bytes;
-    float beta; /* gradients of weights add to those before */
+    float beta; /* gradients of weights add to earlier ones */
     cudaEvent_t from, to;
 } Bench;
 
@@ -124,12 +125,12 @@ static int compare_floats(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Microseconds; less than 0: the library does not run it after all. */
+/* Microseconds; negative: the library cannot run it after all. */
 static float measure(const Bench *b)
 {
     float ms[RUNS + 1];
     cudaStream_t compute = rt_gpu.stream[RT_COMPUTE];
-    for (int i = 0; i <= RUNS; i++) { /* the first loads the kernel */
+    for (int i = 0; i <= RUNS; i++) { /* the first run loads the kernel */
         overwrite_cache(b, RT_COMPUTE);
         RT_CUDA_CALL(b->rt, cudaEventRecord(b->from, compute));
         if (run(b) != CUBLAS_STATUS_SUCCESS)
@@ -142,7 +143,7 @@ static float measure(const Bench *b)
     return 1e3f * ms[1 + RUNS / 2];
 }
 
-/* Of all of the result. */
+/* A hash of the whole result. */
 static uint64_t bits(const Bench *b)
 {
     const int64_t bytes = b->c_elems * (int64_t)rt_dtype_bytes((RtDtype)b->p->out_dtype);
@@ -172,7 +173,8 @@ static bool same_each_time(const Bench *b)
     return true;
 }
 
-/* A hundredth is noise: among those the library's order decides. -1: none is left. */
+/* Differences of a hundredth are noise: among those the library's order decides. -1: none
+ * is left. */
 static int fastest(const float *us, int n)
 {
     int best = -1;
@@ -254,20 +256,20 @@ int rt_tune(const RtTrainer *t, const RtFlags *f)
     char error[RT_ERROR_BYTES];
     RtJoin join;
     if (rt_join_find(&join, error) && error[0] == '\0' &&
-        join.rank != 0) /* a launcher's others have nothing to do */
+        join.rank != 0) /* a launcher's other processes have nothing to do */
         return RT_EXIT_OK;
     int fd;
     RtShared *shared = rt_shared_first(t, &fd);
     if (shared == NULL)
         return RT_EXIT_ERROR;
     state = (RtState){.flags = *f, .shared = shared};
-    state.flags.loopback = false; /* there is nobody else */
+    state.flags.loopback = false; /* it is the only rank */
     rt = (Rt){.world_size = t->world_size, .threads = 1, .trainer = t, .state = &state};
     if (!rt_arena_map(&rt, fd, false, error))
         rt_fail(&rt, RT_EXIT_ERROR, "%s", error);
-    t->setup(&rt); /* names its products */
+    t->setup(&rt); /* registers its products */
     rt_gpu_drain(&rt);
-    rt_arena_free(&rt); /* room for operands */
+    rt_arena_free(&rt); /* makes room for operands */
     search_all(&rt);
     return fflush(stdout) == 0 ? RT_EXIT_OK : RT_EXIT_ERROR;
 }

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_wisdom.c: algorithms of matrix products, as `trainer --tune-kernels` found them. In
- * and out: kernels.wis, a text:
+/* rt_wisdom.c: algorithms of matrix products found by `trainer --tune-kernels`. In and
+ * out: kernels.wis, a text:
  *
- *     fsdpgen kernels 1
- *     for NVIDIA H200 (sm_90, 132 multiprocessors), cuBLASLt 130001, CUDA 13000, ...
- *     NT 8192 x 6144 x 4096 rows ... bf16 to bf16 = EIGHT HEXADECIMAL WORDS # measured
- *     end HASH OF ALL THAT IS BEFORE
+ *      fsdpgen kernels 1
+ *      for NVIDIA H200 (sm_90, 132 multiprocessors), cuBLASLt 130001, CUDA 13000, ...
+ *      NT 8192 x 6144 x 4096 rows ... bf16 to bf16 = EIGHT HEXADECIMAL WORDS # measured
+ *      end HASH OF ALL THAT IS BEFORE
  *
- * An algorithm is the library's own 64 bytes, which mean something to that version of it
- * alone; so there is a section for each GPU and library, and only the one that fits is
- * used. What the file says is part of the platform: a file that is damaged, or names what
- * the library does not have, ends the run, for its bits would not be those that were
- * asked for. A file without a section that fits is told, and the library chooses. */
+ * 1. An algorithm is the library's own 64 bytes, which only that version of it
+ *    understands. So there is a section per GPU and library, and only the matching one is
+ *    used.
+ * 2. The contents are part of the platform. A damaged file, or one that names something
+ *    that the library does not have, ends the run, because its bits would not be the
+ *    requested ones.
+ * 3. If no section matches, this is reported, and the library chooses. */
 #define _GNU_SOURCE
 #include "cuda/rt_blas.h"
 #include "job/rt_file.h"
@@ -40,7 +42,7 @@ _Static_assert(sizeof(cublasLtMatmulAlgo_t) == WORDS * sizeof(uint64_t), "words 
 
 /* ---- the file -------------------------------------------------------------------- */
 
-/* Who may use a section. */
+/* The key of a section: GPU and library. */
 static void key_of(const Rt *rt, char *key)
 {
     int runtime = 0;
@@ -65,7 +67,7 @@ static void find_path(const RtFlags *f)
     strcpy(slash != NULL ? slash + 1 : wisdom.path, name);
 }
 
-/* NULL: there is no such file. */
+/* NULL: the file does not exist. */
 static char *read_text(const Rt *rt)
 {
     struct stat s;
@@ -89,7 +91,7 @@ static _Noreturn void damaged(const Rt *rt, const char *why)
             wisdom.path, why);
 }
 
-/* Cuts off the last line, when it fits what is before. */
+/* Cuts off the last line, after checking its hash of the rest. */
 static void check_text(const Rt *rt, char *text)
 {
     uint64_t hash = 0;
@@ -110,7 +112,7 @@ static void check_text(const Rt *rt, char *text)
     *end = '\0';
 }
 
-/* The next line, cut off; NULL at the end. */
+/* The next line, with its end cut off; NULL at the end. */
 static char *next_line(char **at)
 {
     char *line = *at, *end = line != NULL ? strchr(line, '\n') : NULL;
@@ -156,7 +158,7 @@ static void add_choice(const Rt *rt, const char *line)
     wisdom.choices[wisdom.n++] = c;
 }
 
-/* What was measured does not change bits; it is left out. */
+/* Measured times do not change bits, so they are not hashed. */
 static uint64_t hash_choices(void)
 {
     uint64_t hash = 3;
@@ -168,7 +170,7 @@ static uint64_t hash_choices(void)
     return hash;
 }
 
-/* The section that fits; `other`: one that does not. */
+/* The matching section; `other`: one that does not match. */
 static bool read_section(const Rt *rt, char *text, char *other)
 {
     char key[KEY_BYTES], *at = text + strlen(FIRST_LINE);
@@ -191,7 +193,7 @@ void rt_wisdom_open(Rt *rt)
     const RtFlags *f = &rt->state->flags;
     char other[KEY_BYTES] = "none", key[KEY_BYTES];
     find_path(f);
-    if (f->tune_kernels) /* what is in it is no matter */
+    if (f->tune_kernels) /* its contents do not matter */
         return;
     char *text = read_text(rt);
     if (text == NULL) {
@@ -275,8 +277,8 @@ static bool among(const char *product, const RtChoice *choices, int n)
     return false;
 }
 
-/* Other GPUs' sections as they are; of this one's, products that were not measured now:
- * so many. */
+/* Keeps other GPUs' sections and, in this one's, products that were not measured now;
+ * returns how many of the latter. */
 static int keep_old(Out *o, char *text, const char *key, const RtChoice *choices, int n)
 {
     char *at = text + strlen(FIRST_LINE);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_agree_data.c: all ranks must find the same data. In: the files that this rank has
- * opened. Out: nothing, or the failure of the rank that differs from rank 0. Whether
- * files of equal sizes also hold the same bytes is known later (rt_digest.c). */
+/* rt_agree_data.c: checks that all ranks find the same data. In: the files that this rank
+ * has opened. Out: nothing, or the failure of the rank that differs from rank 0. Whether
+ * files of equal sizes also have equal bytes is checked later (rt_digest.c). */
 #include "data/rt_data.h"
 #include "job/rt_job.h"
 
-/* Whoever has other files deals other samples. */
+/* A rank with other files would use other samples. */
 void rt_agree_data(Rt *rt, const char *flag, const RtTokens *d)
 {
     const uint64_t mine = rt_tokens_hash(d);

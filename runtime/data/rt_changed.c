@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_changed.c: data that change under a run. In: what the files were when their content
- * was last known to be the run's. Out: nothing; or the end of the run, and why.
+/* rt_changed.c: data that change during a run. In: the identity of the files when their
+ * content was last known to be the run's. Out: nothing; or the end of the run, with the
+ * reason.
  *
- * One of the ranks that share files looks at them when an epoch begins, before an
- * evaluation and before each checkpoint is taken. A file that was touched since is hashed
- * again. With other content the run ends, and no checkpoint is written: those on disk are
- * of steps whose data had the content that they name. A name that leads to another file
- * now changes nothing for this run, which goes on reading the one that it has mapped. */
+ * 1. One of the ranks that share files checks them when an epoch begins, before an
+ *    evaluation and before each checkpoint. A file that was touched since is hashed
+ *    again.
+ * 2. If its content differs, the run ends and no checkpoint is written: the existing ones
+ *    are of steps whose data had the content that they record.
+ * 3. If a name leads to another file now, nothing changes for this run, which keeps
+ *    reading the file that it has mapped. */
 #define _GNU_SOURCE
 #include "data/rt_digest.h"
 #include "job/rt_out.h"
@@ -14,12 +17,13 @@
 #include <signal.h>
 #include <time.h>
 
-/* ---- files cut short ------------------------------------------------------------- */
+/* ---- truncated files ------------------------------------------------------------- */
 
 static const Rt *watched;
 
-/* What reads tokens holds no lock and is in no library, so a message may be written. Any
- * other address: the access is repeated and ends the process, as without a handler. */
+/* Code that reads tokens holds no lock and is not in a library, so a message may be
+ * written here. For any other address the access is repeated and ends the process, as
+ * without a handler. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)number, (void)context;
@@ -85,12 +89,12 @@ static void check_part(RtDigests *d, int i)
     if (is.bytes < p->map->is.bytes)
         fail_changed(d, p, &is);
     if (rt_identity_equal(&is, &p->now) || !rt_digest_known(d, i))
-        return; /* who hashes it looks again when it is read */
+        return; /* it is checked when it is read next */
     uint64_t digest;
     const bool hashed = rt_digest_again(d, p, &digest);
     atomic_store(&p->unsure, !hashed);
     if (!hashed)
-        return; /* who asks the run to end does not wait for long */
+        return; /* a signal asks to end: no time for that */
     if (digest != atomic_load(&d->table->entry[i].sum))
         fail_changed(d, p, &is);
     p->now = is;
@@ -100,7 +104,7 @@ void rt_changed_check(Rt *rt)
 {
     RtDigests *d = rt->state->digests;
     if (d == NULL)
-        return; /* `trainer eval`: what it reads is over soon */
+        return; /* `trainer eval`: it will be read only briefly */
     pthread_mutex_lock(&d->checks);
     for (int i = 0; d->lead == rt->rank && i < d->n_parts; i++)
         if (d->part[i].map->at != NULL)

@@ -1,34 +1,32 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_data.c: the order of samples. In: what --data names. Out: token and target ids of
- * any global sample, checked against the vocabulary.
+/* rt_data.c: the order of samples. In: the --data flags. Out: token and target ids of any
+ * global sample, checked against the vocabulary.
  *
- * Each --data is [FORMAT:]GLOB[=WEIGHT]: a source of one or more files (rt_tokens.c says
- * how they are read), the matches of a pattern in byte order. What follows the last `=`
- * is a weight where it is a number. A pattern passes over the masks of other files, and
- * takes Megatron's X.idx for X.bin, once.
- *
- * A trainer with loss.mask reads X.mask beside each file X. A token that it masks still
- * is input for those after it, but as a target its id is -1: no loss, no gradient, not
- * counted.
- *
- * Where samples are packed documents, a token document_end is the last of its document,
- * and so is the last of each that Megatron's index knows. The target beside it, the first
- * token of the next document, is masked: nothing of the one tells of the other. A sample
- * begins a document: what is left of the one it cuts.
- *
- * Samples are windows of seq + 1 tokens, seq apart, within one file; files in the order
- * given. Sample k of a source of S samples belongs to its epoch k / S and lies at place
- * bijection(epoch, k mod S): a four-round Feistel network on the smallest even number of
- * bits that holds S, applied until it lands inside. So every epoch has every sample once,
- * whatever the number of ranks. Round function: the low bits of word 0 of Philox(seed,
- * site DATA, right half + 2^32 round + 2^40 source, stream epoch).
- *
- * Without weights all files are one source, number 0, and k is the global sample. With
- * weights source s (1, 2, ...) has n_s of each 65536 global samples, its share by largest
- * remainders. Which of them is the smooth round robin: at each sample every source gains
- * n_s credits, the richest (the first of equals) is drawn and pays 65536. So any stretch
- * of samples has each source within one or two of its share, and k is the number of
- * samples of the source before this one: a function of the global sample alone. */
+ * 1. Each --data is [FORMAT:]GLOB[=WEIGHT]: a source of one or more files (see
+ *    rt_tokens.c), the matches of a pattern in byte order. The text after the last `=` is
+ *    a weight if it is a number. A pattern skips masks of other files, and takes
+ *    Megatron's X.idx for X.bin, once.
+ * 2. A trainer with loss.mask reads X.mask beside each file X. A masked token is still an
+ *    input for later tokens, but as a target its id is -1: no loss, no gradient, not
+ *    counted.
+ * 3. In packed documents, a token document_end is the last of its document, and so is the
+ *    last one of each document in Megatron's index. The target beside it, the first token
+ *    of the next document, is masked, because one document does not predict another. A
+ *    sample that cuts a document starts with the rest of it as a document.
+ * 4. Samples are windows of seq + 1 tokens, seq apart, within one file; files are in the
+ *    given order. Sample k of a source of S samples belongs to its epoch k / S and is at
+ *    place bijection(epoch, k mod S): a four-round Feistel network on the smallest even
+ *    number of bits that holds S, applied until the result is below S. So every epoch has
+ *    every sample once, whatever the number of ranks. Round function: the low bits of
+ *    word 0 of Philox(seed, site DATA, right half + 2^32 round + 2^40 source, stream
+ *    epoch).
+ * 5. Without weights all files are one source, number 0, and k is the global sample.
+ * 6. With weights, source s (1, 2, ...) has n_s of each 65536 global samples, its share
+ *    by largest remainders. A smooth round robin chooses the source: at each sample every
+ *    source gains n_s credits, the richest (the first among equals) is drawn and pays
+ *    65536. So in any stretch of samples each source is within one or two of its share. k
+ *    is the number of earlier samples of the source, a function of the global sample
+ *    alone. */
 #define _GNU_SOURCE
 #include "rt_philox.h"
 #include "data/rt_tokens.h"
@@ -41,7 +39,7 @@
 enum { SLOTS = 65536 }; /* the resolution of weights, and the period of their pattern */
 
 typedef struct Source {
-    const char *flag, *word; /* as --data, or another flag, gave it */
+    const char *flag, *word; /* as given to --data, or to another flag */
     char *pattern;
     RtFileFormat format;
     double weight; /* 0: none */
@@ -53,12 +51,12 @@ struct RtTokens {
     int files, sources;
     Source source[RT_MAX_DATA];
     unsigned char *slot_source; /* [SLOTS]; NULL: without weights */
-    uint16_t *slot_rank;        /* [SLOTS]: slots of the same source before it */
+    uint16_t *slot_rank;        /* [SLOTS]: number of earlier slots of the same source */
     int64_t samples, seq, vocab;
     const char *flag;     /* that named the files */
     bool masked;          /* each file has a mask */
-    bool unused_mask;     /* some file has one, but nobody reads it */
-    const char *bytes_of; /* a file whose bytes are tokens, as nobody said; or NULL */
+    bool unused_mask;     /* some file has one, but it is not read */
+    const char *bytes_of; /* a file read as bytes without being asked for; or NULL */
 };
 
 /* ---- what --data says ------------------------------------------------------------ */
@@ -172,7 +170,7 @@ static bool add_source(RtTokens *d, const char *word, char *error)
         return false;
     const int rc = glob(s->pattern, GLOB_NOSORT, NULL, &g);
     if (rc == GLOB_NOMATCH && access(s->pattern, F_OK) == 0)
-        return add_named(d, s, error); /* a name with the letters of a pattern */
+        return add_named(d, s, error); /* a file name with characters of a pattern */
     if (rc != 0)
         return no_match(s, rc, error);
     qsort(g.gl_pathv, g.gl_pathc, sizeof *g.gl_pathv, by_bytes);
@@ -192,8 +190,8 @@ static bool add_source(RtTokens *d, const char *word, char *error)
 
 /* ---- weights --------------------------------------------------------------------- */
 
-/* Each source's part of SLOTS: rounded down, what is left by largest remainders, the
- * first of equals first. */
+/* Each source's part of SLOTS: rounded down; the remainder goes to the largest
+ * remainders, the first among equals first. */
 static bool share_slots(RtTokens *d, char *error)
 {
     double total = 0, rest[RT_MAX_DATA];
@@ -258,7 +256,7 @@ static bool mix(RtTokens *d, char *error)
                                "(%s=1), or none",
                                d->flag, d->source[bare].word, d->source[bare].word);
     }
-    if (weighted < 2) /* one alone is all */
+    if (weighted < 2) /* a single source gets everything */
         return true;
     for (int i = 0; i < d->sources; i++) {
         if (d->source[i].samples == 0) {
@@ -348,7 +346,7 @@ int64_t rt_tokens_samples(const RtTokens *d)
 
 const char *rt_tokens_bytes_of(const RtTokens *d)
 {
-    enum { MOST_OF_BYTES = 1024 }; /* a vocabulary that may be of bytes and a few more */
+    enum { MOST_OF_BYTES = 1024 }; /* a vocabulary of bytes and a few more ids */
     return d->vocab > MOST_OF_BYTES ? d->bytes_of : NULL;
 }
 
@@ -466,8 +464,8 @@ int64_t rt_tokens_place(const RtTokens *d, uint64_t seed, int64_t index)
 
 /* ---- reading --------------------------------------------------------------------- */
 
-/* The last file that begins at or before the sample; those without samples come before
- * it. */
+/* The last file that starts at or before the sample; files without samples come
+ * earlier. */
 static const RtTokenFile *file_of(const RtTokens *d, int64_t sample)
 {
     int lo = 0, hi = d->files - 1;
@@ -506,7 +504,7 @@ bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t 
     return true;
 }
 
-/* starts: where in the sequence the document of each token begins. */
+/* starts: where in the sequence the document of each token starts. */
 static void cut_documents(const RtTrainer *t, const RtTokens *d, int64_t sample,
                           const int32_t *tokens, int32_t *targets, int32_t *starts)
 {

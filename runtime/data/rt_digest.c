@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_digest.c: digests of the data. In: the files of --data and --eval, as they are
- * mapped. Out: a digest of each file (rt_hash.h), equal on all ranks and known when the
- * first checkpoint is committed; or the run ends and says why.
+/* rt_digest.c: digests of the data. In: the files of --data and --eval, as mapped. Out: a
+ * digest of each file (rt_hash.h), equal on all ranks and known when the first checkpoint
+ * is committed; or the run ends with the reason.
  *
- * Ranks that have the same files and share memory, as those of one machine do, hash them
- * together: each thread takes the next chunk and adds its hash to that of the file. Up to
- * 1 GiB, and what an earlier run hashed (rt_known.c), is known before the first step. The
- * rest is hashed beside training by a thread of each rank, at idle priority for processor
- * and disk. A save waits for the digests and helps; the last save of a run that a signal
- * or --stop-after ends records those that are known.
- *
- * Once all are known, every rank compares its digests with those of rank 0. Rank 0
- * compares them with what masks say of their tokens, and with the checkpoint that the run
- * resumed from.
- *
- * Files are read by name, not through their mapping: one that was cut short is an error
- * message and not a SIGBUS. Where the data exceed a quarter of the free memory, chunks
- * leave the page cache once they are hashed; the kernel keeps pages that are mapped. */
+ * 1. Ranks that have the same files and share memory, as on one machine, hash them
+ *    together: each thread takes the next chunk and adds its hash to that of the file.
+ * 2. Up to 1 GiB, and what an earlier run hashed (rt_known.c), is known before the first
+ *    step. The rest is hashed during training by a thread per rank, at idle priority for
+ *    processor and disk. A save waits for the digests and helps; the last save after a
+ *    signal or --stop-after records those that are known.
+ * 3. When all are known, every rank compares its digests with rank 0's. Rank 0 compares
+ *    them with what masks say of their tokens, and with the checkpoint that the run
+ *    resumed from.
+ * 4. Files are read by name, not through their mapping, so that a truncated one gives an
+ *    error message and not a SIGBUS. If the data exceed a quarter of the free memory,
+ *    chunks are dropped from the page cache after they are hashed; the kernel keeps
+ *    mapped pages. */
 #define _GNU_SOURCE
 #include "data/rt_digest.h"
 #include "job/rt_file.h"
@@ -35,8 +34,8 @@
 
 enum {
     PAGE = 4096,
-    PIECE_BYTES = 512 << 10,       /* a core's cache keeps it until it is hashed */
-    WORTH_KEEPING_BYTES = 64 << 20 /* less is hashed sooner than looked up */
+    PIECE_BYTES = 512 << 10,       /* stays in a core's cache until it is hashed */
+    WORTH_KEEPING_BYTES = 64 << 20 /* smaller files are hashed faster than looked up */
 };
 
 /* ---- one chunk ------------------------------------------------------------------- */
@@ -72,7 +71,7 @@ static const void *read_piece(RtHasher *h, const RtMapped *m, int64_t at, int64_
     return h->buffer;
 }
 
-/* The page cache drops a chunk whole: parts of a large folio would stay. */
+/* The page cache drops a whole chunk: parts of a large folio would stay. */
 static uint64_t hash_chunk(RtHasher *h, const RtMapped *m, int64_t chunk)
 {
     const int64_t from = chunk * RT_DIGEST_CHUNK_BYTES, rest = m->bytes - from;
@@ -113,8 +112,8 @@ static void end_hasher(RtHasher *h)
     }
 }
 
-/* A file that was modified before its digest was known: the run may have read both
- * contents. */
+/* Reports a file that was modified before its digest was known: the run may have read
+ * both contents. */
 static void check_hashed(const RtHasher *h, const RtDataPart *p)
 {
     RtIdentity is;
@@ -129,7 +128,7 @@ static void check_hashed(const RtHasher *h, const RtDataPart *p)
         rt_known_add(p->map, atomic_load(&h->digests->table->entry[h->part].sum));
 }
 
-/* The next chunk that is not taken yet; false: all are. */
+/* Hashes the next chunk that is not taken yet; false: all are taken. */
 static bool hash_next(RtHasher *h)
 {
     const RtDigests *d = h->digests;
@@ -174,10 +173,10 @@ bool rt_digest_again(RtDigests *d, const RtDataPart *p, uint64_t *digest)
     return i == chunks;
 }
 
-/* ---- beside training ------------------------------------------------------------- */
+/* ---- during training ------------------------------------------------------------- */
 
-/* It takes what nothing else wants: wishes, that a kernel may refuse. The numbers are
- * those of linux/ioprio.h, which older kernels do not bring. */
+/* Uses only resources that are idle. These are requests that a kernel may refuse. The
+ * numbers are those of linux/ioprio.h, which older kernels do not have. */
 static void stand_back(void)
 {
     enum { OF_A_THREAD = 1, IDLE = 3 << 13 };
@@ -201,11 +200,11 @@ static void start_thread(RtDigests *d)
     sigset_t all, before;
     begin_hasher(&d->idle, d);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the step's thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals go to the step's thread */
     const int e = pthread_create(&d->thread, NULL, hash_beside, d);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     d->threaded = e == 0;
-    if (e != 0) { /* saves do it */
+    if (e != 0) { /* then saves do it */
         rt_say("trainer: warning: [rank %d] no thread to hash data with: %s", d->rt->rank,
                strerror(e));
     }
@@ -222,8 +221,8 @@ static void end_thread(RtDigests *d)
 
 /* ---- what is known is compared --------------------------------------------------- */
 
-/* Collective: `sum` is one of rt_sum_words and rt_save_sum. Whoever has other digests
- * than rank 0 ends the run. */
+/* Collective: `sum` is rt_sum_words or rt_save_sum. A rank whose digests differ from rank
+ * 0's ends the run. */
 static void agree(const RtDigests *d, void (*sum)(Rt *, uint64_t *, int))
 {
     for (int from = 0; from < d->n_parts; from += RT_SUM_WORDS) {
@@ -256,7 +255,8 @@ static void check_masks(const RtDigests *d, const RtTokens *tokens, int from)
     }
 }
 
-/* With --check-data: the cache believed what the times of a file say. */
+/* With --check-data: reports what the cache had wrong because it relied on a file's
+ * times. */
 static void check_found(const RtDigests *d)
 {
     for (int i = 0; d->found != NULL && i < d->n_parts; i++) {
@@ -295,7 +295,7 @@ static void conclude(RtDigests *d, void (*sum)(Rt *, uint64_t *, int))
     }
 }
 
-/* Collective: is all known, everywhere? */
+/* Collective: is everything known on all ranks? */
 static bool is_all_known(const RtDigests *d, void (*sum)(Rt *, uint64_t *, int))
 {
     uint64_t known = atomic_load(&d->table->left) == 0;
@@ -365,7 +365,7 @@ static int64_t pages(int64_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* Behind the copies of rt_snapshot.c, in the memory that ranks of a machine share. */
+/* After the copies of rt_snapshot.c, in the memory that ranks of a machine share. */
 static void map_table(RtDigests *d)
 {
     const Rt *rt = d->rt;
@@ -390,7 +390,7 @@ static void map_table(RtDigests *d)
     d->table = map;
 }
 
-/* The lead's: chunks of each part, and what an earlier run knows of it. */
+/* By the lead: chunks of each part, and what an earlier run knows of it. */
 static void fill_table(RtDigests *d)
 {
     RtDigestTable *t = d->table;
@@ -494,7 +494,7 @@ void rt_digest_step(Rt *rt)
     }
 }
 
-/* Only what goes on counts as a move: what stands still is found by who watches. */
+/* Only progress counts as a move, so that watchers notice a stall. */
 static void help_until_known(RtDigests *d)
 {
     const Rt *rt = d->rt;
@@ -518,7 +518,7 @@ static void help_until_known(RtDigests *d)
 void rt_digest_settle(Rt *rt)
 {
     RtDigests *d = rt->state->digests;
-    rt_changed_check(rt); /* the steps until now had the data that are recorded */
+    rt_changed_check(rt); /* the steps so far had the data that are recorded */
     if (!d->save_pending)
         return;
     help_until_known(d);

@@ -1,61 +1,61 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_digest.h: what the files share that know what data hold.
+/* rt_digest.h: what these files share, which know the content of the data:
  *
- *   rt_digest.c  hashes the files of --data and --eval, all ranks together
- *   rt_known.c   digests of earlier runs, by what the files were then
- *   rt_changed.c files that change under a run
- *   rt_record.c  what a checkpoint keeps of its data, and whether they are the same */
+ *    rt_digest.c  hashes the files of --data and --eval, all ranks together
+ *    rt_known.c   digests of earlier runs, by the files' identities
+ *    rt_changed.c files that change during a run
+ *    rt_record.c  what a checkpoint records of its data, and comparisons with it */
 #ifndef RT_DIGEST_H
 #define RT_DIGEST_H
 
 #include "data/rt_tokens.h"
 #include "job/rt_file.h"
 
-#ifndef RT_AT_ONCE_BYTES /* a test has less */
-#define RT_AT_ONCE_BYTES (1 << 30) /* that are hashed before the first step */
+#ifndef RT_AT_ONCE_BYTES /* tests use less */
+#define RT_AT_ONCE_BYTES (1 << 30) /* hashed before the first step */
 #endif
 
-/* What one file of --data is made of. */
+/* The parts of one file of --data. */
 typedef enum { RT_PART_TOKENS, RT_PART_MASK, RT_PART_INDEX, RT_PARTS } RtPartKind;
 
-/* Of a part, in memory that ranks share which have the same files. */
+/* A part, in memory shared by the ranks that have the same files. */
 typedef struct RtDigestEntry {
-    _Atomic uint64_t sum; /* of the hashes of its chunks so far */
-    _Atomic int64_t left; /* chunks that are not hashed; 0: the sum is its digest */
+    _Atomic uint64_t sum; /* of its chunks' hashes so far */
+    _Atomic int64_t left; /* chunks not hashed yet; 0: the sum is its digest */
 } RtDigestEntry;
 
 typedef struct RtDigestTable {
-    int64_t bytes;        /* that have to be hashed */
+    int64_t bytes;        /* to be hashed */
     _Atomic int64_t next; /* the first chunk that is not taken yet */
-    _Atomic int64_t left; /* chunks that are not hashed, of all parts */
+    _Atomic int64_t left; /* chunks not hashed yet, in all parts */
     RtDigestEntry entry[];
 } RtDigestTable;
 
-/* A part of a file, here. */
+/* A part of a file, in this process. */
 typedef struct RtDataPart {
     const char *flag;    /* "data", "eval" */
     const RtMapped *map; /* not mapped: the file has no such part */
     RtIdentity now; /* of the file, when its content was last known to be the run's */
-    bool replaced;  /* it has lost its name, and the warning is out */
+    bool replaced;  /* the name leads elsewhere, and this was reported */
     _Atomic bool unsure; /* it was touched, and there was no time to hash it again */
 } RtDataPart;
 
-/* Who hashes: a rank's main thread, the thread that saves, or one in the background. */
+/* A hashing thread: a rank's main thread, the thread that saves, or one in the background. */
 typedef struct RtHasher {
     struct RtDigests *digests;
-    int part, fd; /* that it has open; -1: none */
-    bool mapped;  /* the name leads to another file now: this one is read as mapped */
+    int part, fd; /* the one it has open; -1: none */
+    bool mapped;  /* the name leads to another file now, so this one is read as mapped */
     char *buffer;
 } RtHasher;
 
-/* A record of a file, as train_state.json has it. */
+/* A record of a file, as in train_state.json. */
 enum { RT_RECORD_NAME_BYTES = 128 };
 typedef struct RtRecord {
-    char name[RT_RECORD_NAME_BYTES]; /* for messages: content decides */
+    char name[RT_RECORD_NAME_BYTES]; /* for messages: the content decides */
     int64_t tokens, width;
     int64_t bytes[RT_PARTS]; /* 0: it has no such part */
     uint64_t digest[RT_PARTS];
-    bool known[RT_PARTS]; /* that digest */
+    bool known[RT_PARTS]; /* is the digest known? */
 } RtRecord;
 typedef struct RtRecords {
     RtRecord *file;
@@ -65,25 +65,25 @@ typedef struct RtRecords {
 typedef struct RtDigests {
     Rt *rt;
     RtDigestTable *table;
-    RtDataPart *part; /* RT_PARTS of each file of --data, then of --eval */
+    RtDataPart *part; /* RT_PARTS for each file of --data, then of --eval */
     int n_parts;
-    int64_t *first;  /* [n_parts + 1] chunks before each part */
+    int64_t *first;  /* [n_parts + 1] number of chunks before each part */
     int lead;        /* the first rank that has the same files and shares memory */
-    bool drops;      /* what hashing reads leaves the page cache */
-    bool keeps;      /* digests are worth a place in the cache */
-    uint64_t *found; /* the lead's with --check-data: the cache's digests; 0: none */
+    bool drops;      /* hashing drops what it reads from the page cache */
+    bool keeps;      /* digests are worth caching */
+    uint64_t *found; /* the lead's, with --check-data: the cache's digests; 0: none */
     RtHasher main, saver, idle;
-    pthread_mutex_t checks; /* of changed files: by a step, or beside it by a save */
+    pthread_mutex_t checks; /* of changed files: by a step, or concurrently by a save */
     pthread_t thread;
     bool threaded;
     _Atomic bool stop;
-    /* Not all digests are known on all ranks, or compared: as the steps know, and as
-     * saves do, which may be other threads. */
+    /* Not all digests are known on all ranks, or compared: for the steps, and for saves, which may
+     * run on other threads. */
     bool pending, save_pending;
-    _Atomic bool warned; /* of held-out data */
+    _Atomic bool warned; /* about held-out data */
     double began_seconds;
     int64_t epoch;
-    /* rank 0: what the checkpoint that the run goes on from says, until it is compared */
+    /* rank 0: what the checkpoint that the run resumes from records, until it is compared */
     RtRecords was_data, was_eval;
     char was_in[64]; /* "step N" */
 } RtDigests;
@@ -92,9 +92,9 @@ typedef struct RtDigests {
 
 /* The files of --data and --eval that rt->state has opened, without digests. */
 RtDigests *rt_digest_list(Rt *rt);
-/* Of those, what a run has to hash: no earlier one has left its digest. */
+/* How much of them a run has to hash, because no earlier run has cached its digest. */
 int64_t rt_digest_unknown_bytes(const RtDigests *d);
-/* The digest of a part now; false: the run ends before it is known. */
+/* The digest of a part now; false: the run ends first. */
 bool rt_digest_again(RtDigests *d, const RtDataPart *p, uint64_t *digest);
 static inline bool rt_digest_known(const RtDigests *d, int part)
 {
@@ -108,19 +108,19 @@ typedef struct RtKnown {
     uint64_t digest;
     bool found;
 } RtKnown;
-/* Fills digest and found. Warns of what is wrong with the cache. */
+/* Fills digest and found. Warns if something is wrong with the cache. */
 void rt_known_find(RtKnown *files, int n);
-/* A cache that cannot be written costs a later start its time, no more. */
+/* If the cache cannot be written, a later start takes longer, nothing else. */
 void rt_known_add(const RtMapped *m, uint64_t digest);
 
 /* ---- rt_record.c ----------------------------------------------------------------- */
 
 /* Members "data" and "eval" of a JSON object, each after a comma. */
 void rt_record_write(const Rt *rt, FILE *f);
-bool rt_record_read(RtJson *j, RtRecords *out); /* free it in any case */
+bool rt_record_read(RtJson *j, RtRecords *out); /* free the result in any case */
 void rt_record_free(RtRecords *r);
-/* Is what is opened now other than what was recorded? Then error says what differs.
- * content: all digests of now are known; else only sizes are compared. */
+/* Does what is open now differ from the record? Then error says how. content: all digests are known
+ * now; otherwise only sizes are compared. */
 bool rt_record_differs(const Rt *rt, const char *flag, const RtRecords *was, bool content,
                        char *error);
 void rt_record_warn_eval(const char *error, const char *folder);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_eval.c: the loss over held-out data. In: --eval's files, the weights as they are.
- * Out: RtState.eval_loss, the mean over all targets, the same bits on any number of
+/* rt_eval.c: the loss on held-out data. In: the files of --eval, the current weights.
+ * Out: RtState.eval_loss, the mean over all targets, with the same bits on any number of
  * ranks.
  *
- * The set is fixed: sequences in the order of the files, micro_batch of them at a time;
- * what is left over is told and not read. Ranks take micro-batches in turn. Each loss
- * travels as the integer that its bits are, beside zeros of the other ranks, and all
- * ranks add all losses in order. Where the last turn has no micro-batch for a rank it
- * computes one again, for its peers need its weights. Nothing of the training changes but
- * counters of bytes. */
+ * 1. The set is fixed: sequences in the order of the files, micro_batch of them at a
+ *    time; an incomplete last micro-batch is reported and not read.
+ * 2. Ranks take micro-batches in turn. If the last turn has none for a rank, the rank
+ *    repeats one, because its peers need its weights.
+ * 3. Each loss travels as the integer of its bits, added to zeros of the other ranks;
+ *    then all ranks add all losses in order.
+ * 4. Nothing in the training changes except byte counters. */
 #include "data/rt_tokens.h"
 
 #include <string.h>
@@ -102,7 +103,7 @@ static double evaluate(Rt *rt, int64_t index, int64_t *targets)
     for (int64_t i = 0; i < t->micro_batch * t->seq_tokens; i++)
         *targets += to.targets[i] >= 0;
     rt_stage_send(rt);
-    st->micro_batch = 0; /* whose slot the loss takes for a moment */
+    st->micro_batch = 0; /* whose slot holds the loss for a moment */
     t->evaluate(rt);
     rt_comm_drain(rt);
     return rt_loss_take(rt);
@@ -138,7 +139,7 @@ void rt_evaluate(Rt *rt)
             st->eval_tokens += (int64_t)words[2 * i + 1];
         }
     }
-    st->eval_loss = sum / (double)st->eval_tokens; /* no target: not a number */
+    st->eval_loss = sum / (double)st->eval_tokens; /* no target: NaN */
     st->evaluated = true;
 }
 

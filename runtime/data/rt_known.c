@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_known.c: the cache of digests. In: the identities of files: device, inode, size,
- * times of modification and of change. Out: their digests, where an earlier run computed
+ * times of modification and of change. Out: their digests, if an earlier run computed
  * them.
  *
- * The cache is $XDG_CACHE_HOME/fsdpgen/digests, or ~/.cache/fsdpgen/digests: one line a
- * digest, which ends with a hash of the line. Lines are appended; the last one of a file
- * counts. Damaged lines are reported and removed. A cache that belongs to another user,
- * that others may write, or that has a second name, is neither read nor written; so is
- * all of it where the folder is another's, or a link: it is opened once, and its files by
- * that descriptor, so that nobody can put another in its place meanwhile. The time of
- * change (ctime) is part of the key: programs cannot set it, so an edit that restores the
- * time of modification finds no match. A file that changed a moment ago, or of which
- * pages wait to be written, is not kept: the next change may get the same time. */
+ * 1. The cache is $XDG_CACHE_HOME/fsdpgen/digests, or ~/.cache/fsdpgen/digests: one line
+ *    per digest, which ends with a hash of the line. Lines are appended; the last one for
+ *    a file counts. Damaged lines are reported and removed.
+ * 2. A cache that belongs to another user, that others may write, or that has a second
+ *    name, is neither read nor written; the same holds if its folder is another user's,
+ *    or a link. The folder is opened once, and its files by that descriptor, so that
+ *    nobody can exchange it meanwhile.
+ * 3. The time of change (ctime) is part of the key: programs cannot set it, so an edit
+ *    that restores the time of modification finds no match. A file that changed a moment
+ *    ago, or that has unwritten pages, is not cached, because its next change may get the
+ *    same time. */
 #define _GNU_SOURCE
 #include "job/rt_file.h"
 #include "data/rt_digest.h"
@@ -24,9 +26,9 @@
 #include <unistd.h>
 
 enum {
-    WORDS = 7, /* of a line: device, inode, bytes, modified, changed, hashed, digest */
+    WORDS = 7, /* on a line: device, inode, bytes, modified, changed, hashed, digest */
     LINE_BYTES = 8 + WORDS * 17 + 17, /* "digest1 ", the words, the hash, a newline */
-    MOST_BYTES = 16 << 20             /* of the cache: then it begins anew */
+    MOST_BYTES = 16 << 20             /* of the cache: then it starts over */
 };
 static const char head[] = "digest1 ";
 
@@ -37,7 +39,7 @@ static bool is_alone(const struct stat *s)
 
 /* The folder of the cache, opened, and its path for messages. */
 typedef struct Cache {
-    int folder; /* -1: there is no place for one, or none that is this user's alone */
+    int folder; /* -1: there is no place for one, or not this user's alone */
     char path[RT_PATH_BYTES];
 } Cache;
 static const char file_name[] = "digests";
@@ -73,7 +75,7 @@ static void close_cache(const Cache *c)
         close(c->folder);
 }
 
-/* Is the open file this user's alone? */
+/* Does the open file belong to this user alone? */
 static bool is_own(int fd, struct stat *s)
 {
     return fstat(fd, s) == 0 && S_ISREG(s->st_mode) && s->st_nlink == 1 && is_alone(s);
@@ -102,7 +104,7 @@ static void write_line(char *line, const uint64_t *w)
              (unsigned long long)rt_hash64(line, (size_t)n, 5));
 }
 
-/* Of LINE_BYTES bytes; false: they are not what write_line makes. */
+/* Reads LINE_BYTES bytes; false: write_line did not make them. */
 static bool read_line(const char *line, uint64_t *w)
 {
     char again[LINE_BYTES + 1];
@@ -114,7 +116,7 @@ static bool read_line(const char *line, uint64_t *w)
 
 /* ---- looking up ------------------------------------------------------------------ */
 
-/* All of the cache, to be freed; NULL: there is none, or none that may be read. */
+/* The whole cache, to be freed; NULL: there is none, or it must not be read. */
 static char *load(const Cache *c, int64_t *bytes)
 {
     char error[RT_ERROR_BYTES], *text = NULL;
@@ -148,7 +150,7 @@ static int by_words(const void *a, const void *b)
     return memcmp(x, y, (WORDS - 1) * sizeof *x);
 }
 
-/* Several may be one file, named twice. */
+/* Several entries may be one file, named twice. */
 static void take(RtKnown **sorted, int n, const uint64_t *w)
 {
     const RtMapped m = {.is = {w[0], w[1], (int64_t)w[2], (int64_t)w[3], (int64_t)w[4]},
@@ -164,7 +166,7 @@ static void take(RtKnown **sorted, int n, const uint64_t *w)
     }
 }
 
-/* What is whole moves to the front; the number of lines that are not. */
+/* Moves complete lines to the front; returns the number of others. */
 static int sift(char *text, int64_t *bytes, RtKnown **sorted, int n)
 {
     char *end = text + *bytes, *to = text;
@@ -178,7 +180,7 @@ static int sift(char *text, int64_t *bytes, RtKnown **sorted, int n)
             memmove(to, p, LINE_BYTES);
             to += LINE_BYTES;
         } else {
-            bad += length > 1; /* an empty one comes before each */
+            bad += length > 1; /* a newline precedes each line */
         }
         p += length;
     }
@@ -225,7 +227,7 @@ void rt_known_find(RtKnown *files, int n)
 
 /* ---- keeping --------------------------------------------------------------------- */
 
-/* A second change within a tick of the filesystem's clock would have the same time. */
+/* A second change within one tick of the filesystem's clock would have the same time. */
 static bool is_settled(const RtMapped *m)
 {
     const int64_t tick_ns = 2000000000;
@@ -233,7 +235,8 @@ static bool is_settled(const RtMapped *m)
            m->is.modified_ns < m->opened_ns - tick_ns;
 }
 
-/* To append to; -1: there is none, or not this user's alone. A pipe is not waited for. */
+/* Opens it for appending; -1: there is none, or it is not this user's alone. Does not
+ * wait for a pipe. */
 static int open_own(const Cache *c, struct stat *s)
 {
     const int fd =
@@ -257,7 +260,7 @@ static void append(const Cache *c, const char *line, size_t bytes)
     }
     if (fd >= 0) {
         if (write(fd, line, bytes) != (ssize_t)bytes) {
-            /* a line that is cut off is damaged: see above */
+            /* A truncated line is damaged: see above. */
         }
         close(fd);
     }
@@ -265,7 +268,7 @@ static void append(const Cache *c, const char *line, size_t bytes)
 
 void rt_known_add(const RtMapped *m, uint64_t digest)
 {
-    char line[LINE_BYTES + 2] = "\n"; /* behind one that was torn */
+    char line[LINE_BYTES + 2] = "\n"; /* after a torn line */
     uint64_t w[WORDS];
     if (!is_settled(m))
         return;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_mask.c: which tokens are to be predicted. In: X.mask beside a file X of tokens. Out:
- * its bits, mapped; or why they cannot be those of X.
+/* rt_mask.c: which tokens are targets. In: X.mask beside a file X of tokens. Out: its
+ * bits, mapped; or why they cannot belong to X.
  *
- * X.mask has a bit for each token, low bit first, 1 where the token is to be predicted;
- * bits after the last token's are 0. Behind them `fsdpgen tokenize` says which tokens
- * they were made for (rt_mask.h): a mask of another file, of any size, is refused, and so
- * is one that was damaged. Of bits alone only the number can be checked. */
+ * X.mask has a bit per token, low bit first, 1 if the token is to be predicted; bits
+ * after the last token's are 0. After them `fsdpgen tokenize` records which tokens they
+ * were made for (rt_mask.h): a mask of another file, whatever its size, is refused, and
+ * so is a damaged one. If there are only bits, only their number can be checked. */
 #include "data/rt_tokens.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Of masks that are wrong: fsdpgen writes a file and its mask together. */
+/* For wrong masks: fsdpgen writes a file and its mask together. */
 #define MAKE_AGAIN                                                                       \
     "make both again: fsdpgen tokenize --force --template NAME -o %s INPUT... (or put "  \
     "the files of one run of it side by side)"

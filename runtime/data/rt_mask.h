@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_mask.h: what a mask says of the tokens it was made for. In: those. Out: bytes behind
+/* rt_mask.h: what a mask records about the tokens it was made for. In: the tokens. Out: bytes after
  * the bits of X.mask, which `fsdpgen tokenize` writes and trainers verify:
  *
- *   "fsdpmask", u32 version 1, u32 bytes of this trailer, i64 tokens of X, i64 bytes of
- *   X, u64 digest of X (rt_hash.h), u64 digest of the bits, u64 rt_hash64 of all that
- *   stands before it in the trailer; little-endian
+ *    "fsdpmask", u32 version 1, u32 bytes of this trailer, i64 tokens of X, i64 bytes of
+ *    X, u64 digest of X (rt_hash.h), u64 digest of the bits, u64 rt_hash64 of everything
+ *    before it in the trailer; little-endian
  *
- * A mask without it is bits alone, as other programs write them. */
+ * A mask without it is only bits, as other programs write it. */
 #ifndef RT_MASK_H
 #define RT_MASK_H
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_record.c: what a checkpoint keeps of its data. In: the files and their digests, or
- * the text that a checkpoint has of others. Out: that text; whether both hold the same.
+/* rt_record.c: what a checkpoint records of its data. In: the files and their digests, or
+ * the record of a checkpoint. Out: such a record; whether both have the same content.
  *
- * Content decides, file after file in the order in which samples come from them; names
- * are for messages. What is not known of one of them, as of a save that a signal asked
- * for before all was hashed, is not compared. */
+ * The content decides, file by file in the order in which samples come from them; names
+ * are for messages. Unknown digests, as in a save that a signal requested before all was
+ * hashed, are not compared. */
 #include "job/rt_file.h"
 #include "data/rt_digest.h"
 
@@ -25,10 +25,10 @@ static const RtTokens *tokens_of(const RtState *st, const char *flag)
     return strcmp(flag, "data") == 0 ? st->tokens : st->held_out;
 }
 
-/* ---- for a person ---------------------------------------------------------------- */
+/* ---- for people ------------------------------------------------------------------ */
 
-/* Of all files together, in their order, how they are read and with which weights: what
- * decides, with the seed, which samples come when. */
+/* A digest of all files together, in order, how they are read and with which weights:
+ * together with the seed, this decides the order of samples. */
 static uint64_t digest_of(const Rt *rt, const char *flag, int64_t *bytes)
 {
     const RtTokens *tokens = tokens_of(rt->state, flag);
@@ -75,7 +75,8 @@ void rt_digest_print(const Rt *rt, FILE *out)
 
 /* ---- writing --------------------------------------------------------------------- */
 
-/* The last part of a path, without what JSON or a terminal might not take. */
+/* The last part of a path, without characters that JSON or a terminal might
+ * misinterpret. */
 static void plain_name(char *out, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -191,7 +192,7 @@ static bool same_file(const RtDigests *d, int first, const RtRecord *was)
     return true;
 }
 
-/* They are there, but elsewhere in the list. */
+/* Do the files exist elsewhere in the list? */
 static bool is_elsewhere(const RtDigests *d, int first, const RtRecords *was)
 {
     for (int i = 0; i < was->n; i++)
@@ -200,7 +201,7 @@ static bool is_elsewhere(const RtDigests *d, int first, const RtRecords *was)
     return false;
 }
 
-/* Or error says what differs. */
+/* False: error says what differs. */
 static bool is_same(const RtDigests *d, int first, const RtTokenFile *f,
                     const RtRecord *was, bool content, char *error)
 {

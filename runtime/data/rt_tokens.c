@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_tokens.c: one file of tokens, as others write them. In: its name. Out: the tokens,
- * mapped, with all that the file says of itself checked; its mask; its documents.
+/* rt_tokens.c: one file of tokens in a format of other programs. In: its name. Out: the
+ * tokens, mapped, after everything that the file says of itself was checked; its mask;
+ * its documents.
  *
- * llmc      256 little-endian 32-bit words of header (magic 20240520 version 1: 16-bit
- *           ids; magic 20240801 version 7: 32-bit ids; then how many), then the ids. Its
- *           size must be what the header says.
- * nanogpt   16-bit ids and nothing else. No magic: it must be asked for.
- * megatron  X.bin with ids and nothing else, X.idx beside it: "MMIDIDX\0\0", u64 version
- *           1, u8 code of a dtype, u64 sequences, u64 bounds of documents, i32 tokens of
- *           each sequence, i64 bytes before each, i64 sequences before each document and
- *           at the end all. Sequences must lie one behind the other and fill X.bin.
- * text      a byte is a token.
+ *   llmc      256 little-endian 32-bit words of header (magic 20240520 version 1: 16-bit
+ *             ids; magic 20240801 version 7: 32-bit ids; then how many), then the ids.
+ * Its size must be what the header says. nanogpt   16-bit ids only. It has no magic, so
+ * it must be asked for. megatron  X.bin with ids only, X.idx beside it: "MMIDIDX\0\0",
+ * u64 version 1, u8 code of a dtype, u64 sequences, u64 bounds of documents, i32 tokens
+ * of each sequence, i64 bytes before each, i64 sequences before each document and at the
+ * end all. Sequences must follow one another and fill X.bin. text      a byte is a token.
  *
- * Without a word from the user, *.bin is megatron's where its index lies beside it and
- * llmc's otherwise; anything else is text.
+ * By default, *.bin is megatron's if its index lies beside it and llmc's otherwise;
+ * anything else is text.
  *
  * X.mask beside a file X: see rt_mask.c. */
 #define _GNU_SOURCE
@@ -37,7 +36,7 @@ const char *const rt_file_formats[RT_FILE_FORMATS] = {"", "text", "llmc", "nanog
 
 enum { LLMC_HEADER_BYTES = 1024, INDEX_HEADER_BYTES = 34 };
 static const char mask_suffix[] = ".mask", bin_suffix[] = ".bin", index_suffix[] = ".idx";
-static const char index_magic[9] = "MMIDIDX\0"; /* and the literal's own 0 */
+static const char index_magic[9] = "MMIDIDX\0"; /* and the terminating 0 of the literal */
 
 bool rt_tokens_wrong(char *error, const char *fmt, ...)
 {
@@ -56,7 +55,7 @@ static bool has_suffix(const char *s, const char *suffix)
     return n >= m && strcmp(s + n - m, suffix) == 0;
 }
 
-/* name without what it ends in, if it does, and with `more`; NULL: out of memory. */
+/* name without its suffix, if it has that, and with `more`; NULL: out of memory. */
 static char *renamed(const char *name, const char *suffix, const char *more)
 {
     const size_t kept = strlen(name) - (has_suffix(name, suffix) ? strlen(suffix) : 0);
@@ -153,8 +152,8 @@ bool rt_identity_equal(const RtIdentity *a, const RtIdentity *b)
            a->modified_ns == b->modified_ns && a->changed_ns == b->changed_ns;
 }
 
-/* Writes what other processes have changed of it in memory. A page that is mapped and
- * waits to be written may change again, and the file's times stay; of tmpfs every page
+/* Writes out the changes that other processes made to it in memory. A mapped page that
+ * waits to be written may change again without new file times; on tmpfs every page
  * does. */
 static bool is_clean(int fd)
 {
@@ -266,7 +265,7 @@ static bool read_nanogpt(RtTokenFile *f, char *error)
     return true;
 }
 
-/* Codes of Megatron's dtypes. */
+/* Megatron's codes for dtypes. */
 static const struct {
     int width;
     bool is_signed;
@@ -301,7 +300,7 @@ static bool read_dtype(RtTokenFile *f, const char *name, int code, char *error)
     return true;
 }
 
-/* Lengths and places of sequences: one behind the other, to the end of the file. */
+/* Lengths and places of sequences: one after the other, to the end of the file. */
 static bool check_sequences(const RtTokenFile *f, const char *name, char *error)
 {
     const unsigned char *lengths = f->index.at + INDEX_HEADER_BYTES;
@@ -414,7 +413,7 @@ static bool read_megatron(RtTokenFile *f, char *error)
     return good;
 }
 
-/* Files that people give in the place of their tokens. */
+/* Recognises files that users give instead of their tokens. */
 static bool is_text(RtTokenFile *f, char *error)
 {
     static const char *const ends[] = {
@@ -503,7 +502,7 @@ bool rt_token_is_target(const RtTokenFile *f, int64_t i)
     return f->mask.at == NULL || (f->mask.at[i / 8] >> i % 8 & 1) != 0;
 }
 
-/* Tokens before document k; before the end of the last one, all. */
+/* Tokens before document k; for k after the last one, all. */
 static int64_t document_start(const RtTokenFile *f, int64_t k)
 {
     const int64_t sequence = signed_at(f->bounds + 8 * k, 8);
@@ -513,7 +512,7 @@ static int64_t document_start(const RtTokenFile *f, int64_t k)
 
 int64_t rt_token_next_bound(const RtTokenFile *f, int64_t i)
 {
-    int64_t lo = 0, hi = f->n_bounds; /* the first bound that begins after i */
+    int64_t lo = 0, hi = f->n_bounds; /* the first bound after i */
     while (lo < hi) {
         const int64_t mid = lo + (hi - lo) / 2;
         if (document_start(f, mid) > i)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_agree.c: what all ranks must agree on before they train, whoever started each of
- * them and on whatever machine. In: what this rank is built from and runs on, what it was
- * asked for. Out: nothing, or the failure of the rank that
- * differs from rank 0. All are collective. */
+/* rt_agree.c: what all ranks must agree on before they train, whoever started them and on
+ * whatever machine. In: this rank's build, platform and flags. Out: nothing, or the
+ * failure of the rank that differs from rank 0. All functions are collective. */
 #include "job/rt_job.h"
 #include "rt_target.h"
 
@@ -43,8 +42,8 @@ static uint64_t bits(double x)
     return b;
 }
 
-/* Flags that decide what ranks do together: with others some would wait for ever, or
- * train on with numbers of their own. */
+/* Flags that decide what ranks do together. If they differed, some ranks would wait for
+ * ever, or train on with numbers of their own. */
 void rt_agree_flags(Rt *rt)
 {
     const RtFlags *f = &rt->state->flags;

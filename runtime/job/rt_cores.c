@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_cores.c: which cores a rank runs on. In: the CPUs this process may use, the control
- * group's quota, flags. Out: threads of a rank, its affinity. Bits depend on neither. */
+ * group's quota, flags. Out: the number of threads of a rank, its affinity. Neither
+ * affects bits. */
 #define _GNU_SOURCE
 #include "job/rt_job.h"
 
@@ -42,7 +43,7 @@ static int by_place(const void *a, const void *b)
     return x->cpu - y->cpu;
 }
 
-/* CPUs that the control group grants for a period, rounded up; 0: no limit known. */
+/* CPUs that the control group grants per period, rounded up; 0: unlimited or unknown. */
 static int quota(void)
 {
     long long used = 0, period = 0;
@@ -78,7 +79,7 @@ void rt_cores_find(RtCores *c)
 }
 
 /* --threads, or the user's OMP_NUM_THREADS, or an equal share. torchrun sets
- * OMP_NUM_THREADS=1 where nobody asked. */
+ * OMP_NUM_THREADS=1 if the user does not. */
 int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks)
 {
     if (f->threads > 0)
@@ -91,8 +92,8 @@ int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks)
     return c->quota / ranks > 0 ? c->quota / ranks : 1;
 }
 
-/* The index-th of so many equal parts; no binding where there is none or it is too
- * small. */
+/* Binds to the index-th of `ranks` equal parts of the cores; does not bind if there is
+ * none or it is too small. */
 void rt_cores_bind(const RtCores *c, int index, int ranks, int threads)
 {
     const int share = c->n_cpus / ranks;
@@ -102,13 +103,14 @@ void rt_cores_bind(const RtCores *c, int index, int ranks, int threads)
     CPU_ZERO(&set);
     for (int i = index * share; i < (index + 1) * share; i++)
         CPU_SET(c->cpu[i], &set);
-    sched_setaffinity(0, sizeof set, &set); /* a wish: some sandboxes refuse */
+    sched_setaffinity(0, sizeof set, &set); /* a request: some sandboxes refuse it */
 }
 
-/* Ranks and threads wait for each other often and briefly. Where other programs have the
- * cores, too, who is waited for must not stand behind another's whole turn: a task that
- * asks for short turns gets its share in smaller parts, and soon after it wakes. Linux
- * does so from 6.12 on; before, and where a sandbox refuses, nothing changes. */
+/* Ranks and threads wait for each other often and briefly. If other programs use the
+ * cores, too, a thread that others wait for should not have to wait for another program's
+ * whole time slice: a task that asks for short slices gets its share in smaller parts,
+ * soon after it wakes. Linux supports this from 6.12 on; before that, and in sandboxes
+ * that refuse it, nothing changes. */
 void rt_cores_short_turns(void)
 {
     enum { TURN_NS = 400000 };
@@ -127,11 +129,11 @@ void rt_cores_short_turns(void)
 }
 
 /* OpenMP read its environment before main, when this process had all the cores. If it
- * binds threads, all ranks would bind to the same ones; if ranks have more threads than
+ * binds threads, all ranks would bind to the same cores; if ranks have more threads than
  * there are cores, they would spin against each other. Otherwise a thread that waits for
- * its team spins for some 20 us and then sleeps: without other programs that loses
+ * its team spins for about 20 us and then sleeps. Without other programs this costs
  * nothing, and beside them it does not use up its share by waiting (GOMP_SPINCOUNT; by
- * default it would spin on). */
+ * default it would keep spinning). */
 void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **argv)
 {
     const int threads = rt_cores_threads(c, f, ranks);
@@ -141,11 +143,11 @@ void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **a
     const bool crowded = threads > 1 && ranks * threads > c->quota;
     const bool waits = threads > 1 && getenv("OMP_WAIT_POLICY") == NULL &&
                        getenv("GOMP_SPINCOUNT") == NULL;
-    /* where the loader itself was started, with this program as its argument, the exec
-     * would start the loader: it has no base then */
+    /* If the loader was started with this program as its argument, exec would start the
+     * loader again: it has no base then. */
     if (getenv("RT_FITTED") != NULL || (!binds && !waits) || getauxval(AT_BASE) == 0)
         return;
-    setenv("RT_FITTED", "1", 1); /* once: should a library disagree, so be it */
+    setenv("RT_FITTED", "1", 1); /* once, even if a library ignores it */
     if (binds) {
         unsetenv("OMP_PLACES");
         setenv("OMP_PROC_BIND", "false", 1);
@@ -155,5 +157,5 @@ void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **a
                crowded ? "passive" : "1000", 1);
     }
     fflush(NULL);
-    execv("/proc/self/exe", argv); /* where there is no /proc: slower, but right */
+    execv("/proc/self/exe", argv); /* without /proc: slower, but correct */
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_door.c: a process that listens for others of its job. In: listening sockets, the
- * job's secret. Out: visitors that know it, one after the other, each with its first
- * message.
+ * job's secret. Out: one after the other, visitors that know the secret, each with its
+ * first message.
  *
- * Anyone can connect, so strangers must not hold up a job: no call waits for a single
- * visitor, each has a short time for its whole greeting, and when all rooms are taken the
- * oldest visitor that has proved nothing is turned away. A trainer that is turned away
- * tries again. */
+ * Anyone can connect, so strangers must not block a job: no call waits for a single
+ * visitor, each has a short time for its whole greeting, and when all rooms are taken,
+ * the oldest visitor that has not proved anything is turned away. A trainer that is
+ * turned away tries again. */
 #define _GNU_SOURCE
 #include "job/rt_door.h"
 
@@ -16,16 +16,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ACCEPTS: of one turn; so few that each visitor is heard several times before newer ones
+/* ACCEPTS per turn: few enough that each visitor is heard several times before newer ones
  * can fill all rooms. */
 enum { GREETING_MS = 5000, ACCEPTS = 16 };
 
 void rt_door_begin(RtDoor *d, const RtSecret *secret, const char *name,
                    size_t hello_bytes)
 {
-    memset(
-        d, 0,
-        offsetof(RtDoor, room)); /* rooms are large: not touched before they are used */
+    memset(d, 0, offsetof(RtDoor, room)); /* rooms are large: not touched before use */
     d->secret = secret;
     d->name = name;
     d->hello_bytes = hello_bytes;
@@ -60,7 +58,8 @@ static void forget_gone(RtDoor *d)
     d->visitors = kept;
 }
 
-/* Of the oldest that has proved nothing, or else of the oldest. False: all are free. */
+/* Frees the room of the oldest unproved visitor, or else of the oldest. False: all rooms
+ * are free. */
 static bool make_room(RtDoor *d)
 {
     int first = 0;
@@ -89,8 +88,8 @@ static void begin(RtDoor *d, int s)
         close(s);
 }
 
-/* Takes in those that wait. When descriptors run out, a visitor is turned away for the
- * next one; without a visitor, the next turn tries again. Other errors are those of
+/* Admits waiting connections. When descriptors run out, a visitor is turned away for the
+ * next one; without a visitor, the next turn tries again. Other errors belong to
  * connections that have ended. */
 static void let_in(RtDoor *d, int listener)
 {
@@ -112,7 +111,8 @@ static void let_in(RtDoor *d, int listener)
     }
 }
 
-/* More of a greeting. Sending does not block: the connection's buffer is empty. */
+/* Reads more of a greeting. Sending does not block, because the connection's buffer is
+ * empty. */
 static void hear_greeting(RtDoor *d, RtVisitor *v, const void *bytes, size_t n)
 {
     const RtGreet how = rt_greet_hear(&v->greeting, bytes, n);
@@ -133,7 +133,7 @@ static void hear_greeting(RtDoor *d, RtVisitor *v, const void *bytes, size_t n)
     }
 }
 
-/* True: its hello is there. */
+/* True: its hello is complete. */
 static bool hear(RtDoor *d, RtVisitor *v)
 {
     const size_t wants = v->proved ? rt_sealed_bytes(d->hello_bytes) - v->bytes
@@ -159,7 +159,7 @@ static bool hear(RtDoor *d, RtVisitor *v)
     return true;
 }
 
-/* Ends with the first that has said hello, which is the caller's then. */
+/* Stops at the first visitor that has said hello, which then belongs to the caller. */
 static bool hear_all(RtDoor *d, const struct pollfd *p, int visitors, RtVisitor *guest)
 {
     bool found = false;
@@ -187,7 +187,7 @@ bool rt_door_wait(RtDoor *d, int ms, RtVisitor *guest)
     for (int i = 0; i < d->listeners; i++)
         listeners[i] = (struct pollfd){.fd = d->listener[i], .events = POLLIN};
     if (poll(p, (nfds_t)(visitors + d->listeners), ms) < 0) {
-        rt_nap(10); /* a signal, or no memory for the moment */
+        rt_nap(10); /* a signal, or temporarily out of memory */
         return false;
     }
     const bool found = hear_all(d, p, visitors, guest);

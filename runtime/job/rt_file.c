@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_file.c: the system calls of checkpoints. In: paths. Out: true, or false with a
- * message that names the call, the file and the reason. Calls that a signal interrupts or
- * that move less than asked go on; no failed call is tried again: after a failed fsync
- * the kernel may have dropped what was written, and a second one would succeed without
- * it. */
+ * message that names the call, the file and the reason. Calls that a signal interrupts,
+ * or that transfer less than requested, are continued. A failed call is never repeated:
+ * after a failed fsync the kernel may have dropped what was written, and a second fsync
+ * would succeed without it. */
 #define _GNU_SOURCE
 #include "job/rt_file.h"
 
@@ -124,7 +124,7 @@ void rt_file_write_back(int fd, int64_t at, int64_t bytes)
         sync_file_range(fd, (off_t)at, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
 }
 
-/* A signal that comes before anything is written is no failed fsync. */
+/* If a signal comes before anything is written, fsync has not failed. */
 static int sync_once(int fd)
 {
     int done;
@@ -134,7 +134,7 @@ static int sync_once(int fd)
     return done;
 }
 
-/* Closes what is durable: after a signal it is closed, too. */
+/* Closes a durable file. If a signal interrupts close, the file is closed, too. */
 static bool close_durable(int fd, const char *path, bool durable, char *error)
 {
     const bool closed = close(fd) == 0 || errno == EINTR;
@@ -147,7 +147,7 @@ bool rt_file_finish(int fd, const char *path, char *error)
     return close_durable(fd, path, durable, error);
 }
 
-/* EINVAL: a filesystem whose folders need no fsync, or know none. */
+/* EINVAL: a filesystem whose folders need no fsync, or do not support it. */
 bool rt_file_sync_folder(const char *path, char *error)
 {
     const int fd = rt_file_open(path, O_RDONLY | O_DIRECTORY, error);
@@ -196,7 +196,7 @@ static int remove_one(const char *path, const struct stat *s, int type, struct F
     (void)s;
     (void)type;
     (void)f;
-    return remove(path) == 0 || errno == ENOENT ? 0 : -1; /* somebody else removes, too */
+    return remove(path) == 0 || errno == ENOENT ? 0 : -1; /* others may remove it, too */
 }
 
 bool rt_file_remove_tree(const char *path, char *error)
@@ -236,7 +236,7 @@ static int compare_steps(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* The step of a folder's name as we write it, or -1. */
+/* The step in a folder's name as we write it, or -1. */
 static int64_t step_of(const char *name)
 {
     char again[40];
@@ -292,12 +292,12 @@ int rt_file_steps(const char *dir, int64_t **steps, char *error)
 
 bool rt_file_step_path(char *path, const char *dir, const char *prefix, int64_t step)
 {
-    /* files in it have names of at most RT_NAME_BYTES */
+    /* names of files in it have at most RT_NAME_BYTES */
     return snprintf(path, RT_PATH_BYTES, "%s/%sstep-%08lld", dir, prefix,
                     (long long)step) < RT_PATH_BYTES - RT_NAME_BYTES;
 }
 
-/* Exactly the names that saves and removals give: others are somebody's. */
+/* Exactly the names that saves and removals use: others belong to someone else. */
 bool rt_file_is_rest(const char *name)
 {
     return (strncmp(name, ".tmp-", 5) == 0 &&
@@ -305,7 +305,7 @@ bool rt_file_is_rest(const char *name)
            (strncmp(name, ".trash-", 7) == 0 && step_of(name + 7) >= 0);
 }
 
-/* What saves that were cut short left behind. */
+/* Removes the remains of interrupted saves. */
 bool rt_file_clean(const char *dir, char *error)
 {
     char path[RT_PATH_BYTES + 256];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_flags_table.c: the commands and flags of a trainer, and which command takes what.
- * In: the form of rt_flags_table.h. Out: the table that parses, helps, completes and
- * documents. Data only; what flags need of each other is checked in rt_flags.c. */
+/* rt_flags_table.c: the commands and flags of a trainer, and which command takes which.
+ * In: the form of rt_flags_table.h. Out: the table for parsing, help, completion and
+ * documentation. Data only; rt_flags.c checks which flags require others. */
 #include "job/rt_flags_table.h"
 
 #define AT(field) offsetof(RtFlags, field)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_flags_table.h: the form of the table of commands and flags (rt_flags_table.c). It drives the
- * parser and --help (rt_flags.c); the generator compiles it in too, for manual pages, completions
- * and the reference. So it knows flags only, and nothing of a trainer or a target.
+ * parser and --help (rt_flags.c). The generator compiles it in too, for manual pages, completions
+ * and the reference, so it depends on flags only, not on a trainer or a target.
  *
- * A new flag is a field of RtFlags and one row. */
+ * A new flag is one field of RtFlags and one row. */
 #ifndef RT_FLAGS_TABLE_H
 #define RT_FLAGS_TABLE_H
 
@@ -11,14 +11,14 @@
 
 #include <stddef.h>
 
-/* What a flag takes: how its value is read, and what a shell completes behind it. */
+/* The value of a flag: how it is read, and what a shell completes after the flag. */
 typedef enum {
-    RT_FLAG_SWITCH, /* bool: nothing */
+    RT_FLAG_SWITCH, /* bool: no value */
     RT_FLAG_COUNT,  /* int64_t: a whole number */
     RT_FLAG_REAL,   /* double: a number */
     RT_FLAG_TIME,   /* double: seconds, or 90m */
-    RT_FLAG_TEXT,   /* const char *: words, even none */
-    RT_FLAG_NAME,   /* const char *: a word that is no path */
+    RT_FLAG_TEXT,   /* const char *: text, possibly empty */
+    RT_FLAG_NAME,   /* const char *: a word that is not a path */
     RT_FLAG_FILE,   /* const char *: a path */
     RT_FLAG_DIR,
     RT_FLAG_DATA, /* a pattern of files, added to RtFlags.data */
@@ -27,7 +27,7 @@ typedef enum {
     RT_FLAG_MUST  /* two bools, the second for =must */
 } RtFlagKind;
 
-/* Headings of --help, in this order. */
+/* Headings of --help, in order. */
 typedef enum {
     RT_GROUP_DATA,
     RT_GROUP_SCHEDULE,
@@ -40,29 +40,29 @@ typedef enum {
     RT_GROUPS
 } RtFlagGroup;
 
-/* What a trainer must be built for to have the flags of a group; each includes those before. */
+/* What a trainer must be built for to have a group's flags; each includes the previous ones. */
 typedef enum { RT_FOR_ALL, RT_FOR_CUDA, RT_FOR_NCCL } RtFlagTarget;
 typedef struct RtFlagHeading {
     const char *title;
     RtFlagTarget target;
 } RtFlagHeading;
 
-/* A name may have several rows, with other words for other commands. */
+/* A name may have several rows, with different texts for different commands. */
 typedef struct RtFlag {
     RtFlagGroup group;
-    const char *name, *value; /* value: as --help writes it; NULL: it takes none */
+    const char *name, *value; /* value: as --help writes it; NULL: no value */
     const char *help;
     RtFlagKind kind;
-    size_t at;         /* of its field in RtFlags */
-    unsigned commands; /* those that take it: bits 1 << RtCommand */
+    size_t at;         /* offset of its field in RtFlags */
+    unsigned commands; /* commands that take it: bits 1 << RtCommand */
     double min, max;   /* of a number */
 } RtFlag;
 
 typedef struct RtCommandInfo {
-    const char *name;  /* NULL: training, which needs no word */
+    const char *name;  /* NULL: training, which has no name */
     const char *line;  /* what follows the name */
-    const char *what;  /* it does, in the third person */
-    bool folder;       /* a word names a folder */
+    const char *what;  /* what it does, in the third person */
+    bool folder;       /* an argument names a folder */
     const char *exits; /* its exit codes, in lines */
 } RtCommandInfo;
 

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_greet.c: two processes show each other that they know the job's secret. In: the
- * secret, bytes that come. Out: bytes to send, and a seal for each direction.
+/* rt_greet.c: two processes prove to each other that they know the job's secret. In: the
+ * secret, received bytes. Out: bytes to send, and a seal for each direction.
  *
- *     visitor                         host
- *     magic, nonce v           →
- *                              ←      magic, nonce h
- *     proof of a visitor       →
- *                              ←      proof of a host
+ *      visitor                         host
+ *      magic, nonce v           →
+ *                               ←      magic, nonce h
+ *      proof of a visitor       →
+ *                               ←      proof of a host
  *
- * A nonce is 32 random bytes of this connection. A proof is the HMAC, under the secret,
- * of the door's name, the role and both nonces: one that was recorded fits no other
- * connection, and one's own, sent back, is that of the other role. The host says nothing
- * but its nonce before the visitor has proved itself, and the visitor names no job before
- * the host has. Each message after that carries the HMAC of its number and its
- * bytes under a key of the connection's direction, made from the secret and both nonces,
- * so the job's words (identity, ranks, numerics) are proved when they are said. Nothing
- * is encrypted: messages can be read, not changed. */
+ * 1. A nonce is 32 random bytes of this connection. A proof is the HMAC, under the
+ *    secret, of the door's name, the role and both nonces. So a recorded proof is invalid
+ *    on any other connection, and a reflected one has the wrong role.
+ * 2. Before the visitor has proved itself the host sends only its nonce; before the host
+ *    has, the visitor does not name the job.
+ * 3. Each later message carries the HMAC of its number and its bytes, under a key for the
+ *    connection's direction made from the secret and both nonces. So what they say about
+ *    the job (identity, ranks, numerics) is authenticated.
+ * 4. Nothing is encrypted: messages can be read, but not changed. */
 #define _GNU_SOURCE
 #include "job/rt_door.h"
 
@@ -28,7 +29,7 @@
 static const unsigned char magic[8] = {'f', 's', 'd', 'p', 'm', 'e', 't', '2'};
 enum { VISITOR, HOST };
 
-/* From the secret, for this connection, purpose and role alone. */
+/* A key from the secret, for this connection, purpose and role only. */
 static void derive(const RtGreeting *g, const char *purpose, int role,
                    unsigned char *digest)
 {
@@ -142,7 +143,7 @@ bool rt_unseal(RtSeal *s, const unsigned char *record, size_t bytes)
 
 /* ---- over a socket --------------------------------------------------------------- */
 
-/* Until it can be read or written; false: not in time. */
+/* Waits until it can be read or written; false: not in time. */
 static bool ready(int socket, short events, int64_t until_ns)
 {
     for (;;) {

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_join.c: ranks that torchrun, mpirun or srun started find each other. In: what the
- * launcher says (rt_launcher.c). Out: the exit code of this process, which watches one
- * rank, its child; in that, its seat.
+/* rt_join.c: how ranks started by torchrun, mpirun or srun find each other. In: the
+ * launcher's environment (rt_launcher.c). Out: the exit code of this process, which
+ * watches one rank, its child; in that rank, its seat.
  *
- * On each machine its first rank makes the shared memory and listens on an abstract Unix
- * socket (no file, gone with the process) named by a hash of the job's identity; the
- * others come, say who they are, and get the descriptor. The kernel says whose a process
- * is: both ends speak with the same user's alone, and where the job has a secret
- * (rt_door.h) they prove that they know it, too. The first message carries the numerics
- * hash, so that different builds are told apart. The sockets stay open: one that closes
- * tells that a process is gone, however it went. Machines meet by their first ranks
- * (cuda/rt_machines.c); the CPU target has all ranks on one. */
+ * 1. On each machine the first rank creates the shared memory and listens on an abstract
+ *    Unix socket (no file, disappears with the process), named by a hash of the job's
+ *    identity. The others connect, identify themselves, and receive the descriptor.
+ * 2. The kernel reports the user of the other process: both ends talk only to the same
+ *    user's. If the job has a secret (rt_door.h), they prove that they know it, too.
+ * 3. The first message contains the numerics hash, so that different builds are detected.
+ * 4. The sockets stay open: a closed one means that a process has ended, for whatever
+ *    reason.
+ * 5. Machines meet through their first ranks (cuda/rt_machines.c); the CPU target has all
+ *    ranks on one machine. */
 #define _GNU_SOURCE
 #include "job/rt_door.h"
 #include "rt_target.h"
@@ -25,7 +27,7 @@
 
 #define HELLO_MAGIC UINT64_C(0x66736470676e3032)
 #define DOOR "ranks"
-enum { GREETING_MS = 10000, SEND_MS = 5000 }; /* of a busy machine */
+enum { GREETING_MS = 10000, SEND_MS = 5000 }; /* for a busy machine */
 
 typedef struct Hello {
     uint64_t magic, numerics_hash;
@@ -36,7 +38,7 @@ _Static_assert(sizeof(Hello) <= RT_HELLO_BYTES, "it is a visitor's first message
 
 typedef struct Answer {
     uint64_t magic;
-    int32_t good, rank;  /* who answers */
+    int32_t good, rank;  /* the answering rank */
     int32_t shared_cpus; /* do all ranks have the same cores, to be divided? */
     char text[RT_ERROR_BYTES];
 } Answer;
@@ -47,15 +49,15 @@ typedef struct Meeting {
     const RtFlags *flags;
     const RtJoin *join;
     RtSecret secret;
-    int ranks; /* of this machine */
+    int ranks; /* on this machine */
     int64_t patience_ns, until_ns;
     int peer[RT_MAX_RANKS];
-    RtSeal seal[RT_MAX_RANKS]; /* of what is said to them */
+    RtSeal seal[RT_MAX_RANKS]; /* for messages to them */
     cpu_set_t cpus;            /* of this process */
     bool shared_cpus;
     int fd;
     RtShared *shared;
-    char note[200]; /* of a rank that was refused, for the end */
+    char note[200]; /* about a refused rank, for the end */
     char error[RT_ERROR_BYTES];
 } Meeting;
 
@@ -65,7 +67,7 @@ static bool is_apart(const RtJoin *j)
     return j->local_size > 0 && j->local_size < j->world_size;
 }
 
-/* The first of its machine, to whom the others come. */
+/* Is it the first of its machine, to which the others connect? */
 static bool is_first(const RtJoin *j)
 {
     return is_apart(j) ? j->local_rank == 0 : j->rank == 0;
@@ -82,7 +84,7 @@ static int64_t in_ms(int64_t ms)
     return rt_clock_ns() + ms * 1000000;
 }
 
-/* The first rank's socket, by the job's identity and the machine. */
+/* The first rank's socket name, from the job's identity and the machine. */
 static void name_of(const RtJoin *j, char *name)
 {
     const uint64_t hash = rt_hash64(j->identity, strlen(j->identity), 2);
@@ -121,7 +123,7 @@ static bool answer(Meeting *m, int s, RtSeal *seal, bool good, const char *text)
     return sendmsg(s, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof record;
 }
 
-/* A rank that makes no sense here, or is here already: the job goes on without it. */
+/* False for a rank that is invalid or here already: the job continues without it. */
 static bool is_expected(Meeting *m, const Hello *h)
 {
     const RtJoin *j = m->join;
@@ -134,7 +136,7 @@ static bool is_expected(Meeting *m, const Hello *h)
     return false;
 }
 
-/* Takes in one that knows the secret; false when the job cannot go on. */
+/* Admits a process that knows the secret; false if the job cannot continue. */
 static bool let_in(Meeting *m, RtVisitor *v, int *came)
 {
     Hello h;
@@ -159,7 +161,7 @@ static bool let_in(Meeting *m, RtVisitor *v, int *came)
     return true;
 }
 
-/* Ranks that came, and went before the start: they may come again. */
+/* Ranks that left before the start: they may return. */
 static void see_who_left(Meeting *m, int *came)
 {
     for (int r = 0; r < m->join->world_size; r++) {
@@ -171,7 +173,7 @@ static void see_who_left(Meeting *m, int *came)
     }
 }
 
-/* Who did not come is known where all were to come to one machine. */
+/* The missing ranks are known if all were expected on one machine. */
 static bool say_missing(Meeting *m, const RtDoor *d, int came)
 {
     char who[64] = "", strangers[160];
@@ -248,7 +250,7 @@ static bool host(Meeting *m)
 
 /* ---- the others ------------------------------------------------------------------ */
 
-/* Why it cannot be spoken with: what says most comes last, and stays. */
+/* Why it could not be reached; the most informative reason is last, and is kept. */
 typedef enum { ABSENT, SILENT, NOT_OURS, NO_TRAINER, NO_SECRET } Silence;
 static const char *const why_not[] = {[ABSENT] = "there is no such process",
                                       [SILENT] = "it closes the connection, or is silent",
@@ -257,7 +259,7 @@ static const char *const why_not[] = {[ABSENT] = "there is no such process",
                                       [NO_SECRET] =
                                           "it has another secret of the job, or none"};
 
-/* One try; the connection, or -1, and why. */
+/* One attempt: the connection, or -1 with the reason. */
 static int greet_host(Meeting *m, const char *name, bool anywhere, RtGreeting *g,
                       Silence *why)
 {
@@ -287,7 +289,7 @@ static int greet_host(Meeting *m, const char *name, bool anywhere, RtGreeting *g
     return -1;
 }
 
-/* The first rank, found and greeted; -1: not in time. */
+/* Finds and greets the first rank; -1: not in time. */
 static int find_host(Meeting *m, RtGreeting *g)
 {
     char name[RT_NAME_LETTERS];
@@ -318,7 +320,7 @@ static int64_t until_answered(const Meeting *m)
            (is_apart(m->join) ? 2 * m->patience_ns + 10 * second : 5 * second);
 }
 
-/* What the first rank says, and the descriptor that comes with it, or -1. */
+/* The first rank's answer, and the descriptor that comes with it, or -1. */
 static bool hear_answer(Meeting *m, int s, RtGreeting *g, Answer *a)
 {
     unsigned char record[RT_SEAL_HEAD + sizeof *a + RT_DIGEST_BYTES];
@@ -426,7 +428,8 @@ static int check_size(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
     return -1;
 }
 
-/* The kernel vouches for processes of one machine, a secret alone for those of others. */
+/* The kernel identifies processes of one machine; for other machines only a secret
+ * can. */
 static int find_secret(const RtFlags *f, const RtJoin *j, RtSecret *s)
 {
     char error[RT_ERROR_BYTES];
@@ -477,7 +480,7 @@ int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j, RtSeat *seat)
     job.leads = is_first(j) && is_apart(j);
     for (int r = 0; job.judges && r < t->world_size; r++)
         atomic_store(&m.shared->rank[r].moved_ns, rt_clock_ns());
-    const bool deals = m.shared_cpus; /* or the launcher has dealt the cores */
+    const bool deals = m.shared_cpus; /* otherwise the launcher has divided the cores */
     if (rt_job_start(&job, j->rank, &cores, deals ? rt_ranks_here(m.shared, j->rank) : 0,
                      deals ? m.ranks : 1, seat) == RT_IN_RANK)
         return RT_IS_RANK;

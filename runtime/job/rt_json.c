@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_json.c: reads JSON as a stream. In: a text. Out: its values, in order, as the reader
- * asks for them; anything else is a failure that sticks, so that only the end must be
- * asked. Strings must be UTF-8 without zero bytes, and those that are kept without
- * control characters, for messages show them; nesting is bounded; nothing is allocated.
- * And writes a string. */
+/* rt_json.c: reads JSON as a stream, and writes strings. In: a text. Out: its values, in
+ * order, as the reader asks for them. Anything unexpected is an error that sticks, so
+ * only the end needs a check. Strings must be UTF-8 without zero bytes and, if kept,
+ * without control characters, because messages show them. Nesting is bounded; nothing is
+ * allocated. */
 #include "job/rt_file.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static bool fail(RtJson *j)
     return false;
 }
 
-/* The next byte that is no blank; 0 at the end. */
+/* The next byte that is not blank; 0 at the end. */
 static char peek(RtJson *j)
 {
     while (!j->failed && j->at < j->end && *j->at != '\0' &&
@@ -69,7 +69,7 @@ static int32_t hex4(RtJson *j)
     return x;
 }
 
-/* After `\u`: a code point as UTF-8; the number of bytes, 0: none. */
+/* After `\u`: a code point as UTF-8; the number of bytes, 0: invalid. */
 static int escape_unicode(RtJson *j, char *out)
 {
     int32_t x = hex4(j);
@@ -111,7 +111,7 @@ static int escape(RtJson *j, char *out)
     return 1;
 }
 
-/* Bytes of the UTF-8 character at the reader; 0: it is none. */
+/* Bytes of the UTF-8 character at the reader; 0: invalid. */
 static int utf8(const RtJson *j)
 {
     const unsigned char *p = (const unsigned char *)j->at;
@@ -128,7 +128,7 @@ static int utf8(const RtJson *j)
     return n;
 }
 
-/* What a terminal may obey: U+0001 to U+001F, U+007F to U+009F. */
+/* Characters that a terminal may obey: U+0001 to U+001F, U+007F to U+009F. */
 static bool is_control(const char *c, int n)
 {
     const unsigned char *p = (const unsigned char *)c;
@@ -136,7 +136,7 @@ static bool is_control(const char *c, int n)
            (n == 2 && p[0] == 0xC2 && p[1] < 0xA0);
 }
 
-/* out NULL: the text is only stepped over. */
+/* out NULL: skips the text. */
 bool rt_json_text(RtJson *j, char *out, size_t bytes)
 {
     size_t used = 0;
@@ -254,7 +254,7 @@ bool rt_json_done(RtJson *j)
     return peek(j) == '\0' && j->at == j->end && !j->failed;
 }
 
-/* A byte that is of no character becomes U+FFFD: names of files may have any. */
+/* Invalid bytes become U+FFFD, because names of files may contain any. */
 void rt_json_put(FILE *f, const char *text)
 {
     RtJson j = {.at = text, .end = text + strlen(text)};

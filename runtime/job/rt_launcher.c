@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_launcher.c: what torchrun, mpirun or srun say to the processes they start. In: their
- * environment. Out: rank and ranks, and what names the job. */
+/* rt_launcher.c: what torchrun, mpirun or srun tell the processes they start. In: their
+ * environment. Out: rank and number of ranks, and the job's identity. */
 #include "job/rt_job.h"
 
 #include <stdlib.h>
@@ -11,11 +11,12 @@ typedef struct Launcher {
     /* variables */
     const char *name, *rank, *world_size, *local_rank, *local_size;
     const char *machine;     /* its number, or NULL */
-    const char *identity[4]; /* that name the job */
+    const char *identity[4]; /* that identify the job */
 } Launcher;
 
-/* In order: torchrun may run under srun and then carries both. Slurm is known by its
- * step: in a batch script without srun there is a SLURM_PROCID but nobody else. */
+/* In this order, because torchrun may run under srun and then has both. Slurm is
+ * recognised by its step: a batch script without srun has SLURM_PROCID, but only one
+ * process. */
 static const Launcher launchers[] = {
     {"torchrun",
      "RANK",
@@ -47,7 +48,7 @@ static const Launcher launchers[] = {
      {"PMI_ID", "PMI_KVS"}},
 };
 
-/* The number a text begins with, or -1; the rest of it, unless rest is NULL. */
+/* The number at the start of a text, or -1; and the rest, unless rest is NULL. */
 static int number_in(const char *text, const char **rest)
 {
     char *end = NULL;
@@ -59,7 +60,7 @@ static int number_in(const char *text, const char **rest)
     return n < 1 << 20 ? (int)n : -1;
 }
 
-/* Of a variable that is a number and nothing else; -1: it is not. */
+/* The value of a variable that is only a number; -1: it is not. */
 static int number_of(const char *variable)
 {
     const char *rest = "";
@@ -73,7 +74,7 @@ static bool is_set(const char *variable)
     return value != NULL && value[0] != '\0';
 }
 
-/* Slurm's "4(x2),3" is 4 on each of two machines, then 3; others write a number. */
+/* Slurm's "4(x2),3" means 4 on each of two machines, then 3; others write a number. */
 static int number_on(const char *variable, int machine)
 {
     const char *text = getenv(variable), *rest = NULL;
@@ -124,7 +125,7 @@ bool rt_join_find(RtJoin *j, char *error)
                                        value);
             }
         }
-        if (!j->named) /* children of one process on this machine are one job */
+        if (!j->named) /* children of one process on this machine form one job */
             snprintf(j->identity + at, sizeof j->identity - at, " %d", (int)getppid());
         return true;
     }

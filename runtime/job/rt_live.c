@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_live.c: the last line of a terminal, which is redrawn while a run goes on. In: what
- * rank 0 says of the run (RtLine), on the page that all share. Out: that as one line that
- * fits the terminal, drawn by the process which watches rank 0; so no step waits for a
- * terminal, and the time left counts down within a step.
+/* rt_live.c: the last line of a terminal, redrawn during a run. In: what rank 0 says of
+ * the run (RtLine), in the shared page. Out: one line that fits the terminal, drawn by
+ * the process that watches rank 0. So no step waits for a terminal, and the remaining
+ * time counts down within a step.
  *
- * The cursor stays at the line's begin. Whoever writes to the terminal first sends \r and
- * "erase to the end of the screen" (rt_say_erases), which takes away the line, also one
- * that a narrower window has broken into two; soon it is drawn again below. Nothing of
- * the terminal is changed, so ctrl-C, ctrl-Z and SIGKILL leave it as it was. In the
+ * The cursor stays at the start of the line. A process that writes to the terminal first
+ * sends \r and "erase to the end of the screen" (rt_say_erases), which removes the line,
+ * even if a narrower window has wrapped it; it is redrawn below soon after. No terminal
+ * settings are changed, so ctrl-C, ctrl-Z and SIGKILL leave nothing behind. In the
  * background nothing is drawn. */
 #define _GNU_SOURCE
 #include "job/rt_job.h"
@@ -60,7 +60,7 @@ const char *rt_duration(char *out, size_t n, double seconds)
 const char *rt_digits(char *out, size_t n, double x, int digits)
 {
     char scientific[64];
-    if (x != x || x - x != 0) { /* without the sign that a processor gives a NaN */
+    if (x != x || x - x != 0) { /* without the sign that a processor gives to NaN */
         snprintf(out, n, "%s", x != x ? "nan" : x > 0 ? "inf" : "-inf");
         return out;
     }
@@ -98,11 +98,11 @@ const char *rt_rate(char *out, size_t n, double x)
 
 /* ---- the line -------------------------------------------------------------------- */
 
-/* What the line may say, in the order of its places; where all do not fit, those that
- * matter least go first. */
+/* The fields of the line, in order; if they do not all fit, the least important ones are
+ * dropped first. */
 typedef struct Field {
     char text[64];
-    int matters; /* 0: most; it stays */
+    int matters; /* 0: most important; never dropped */
     const char *color;
 } Field;
 enum { MOST_FIELDS = 12, BAR_FROM = 6, BAR_MOST = 24, MEMORY_MATTERS = 9 };
@@ -124,7 +124,7 @@ static int fill(const RtLine *l, Field *fields)
     int n = 0;
     const int wide = snprintf(total, sizeof total, "%lld", (long long)l->steps);
     add(fields, &n, 0, "step %*lld/%s", wide, (long long)l->step, total);
-    if (l->tokens_per_second == 0) { /* none is done yet */
+    if (l->tokens_per_second == 0) { /* no step is done yet */
         add(fields, &n, 1, "first step: %s",
             rt_duration(a, sizeof a, 1e-9 * (double)(rt_clock_ns() - l->told_ns)));
         return n;
@@ -166,7 +166,7 @@ static int drop_least(Field *fields, int n)
     return n - 1;
 }
 
-/* [####....] behind the first field, of so many columns. */
+/* [####....] after the first field, this many columns wide. */
 static void draw_bar(const RtLine *l, int columns, bool color, char *text, size_t room)
 {
     const int cells = columns - 2;
@@ -208,7 +208,7 @@ void rt_live_text(const RtLine *line, int columns, bool bar, bool color,
     }
 }
 
-/* ---- between rank 0 and who draws ------------------------------------------------ */
+/* ---- between rank 0 and the drawing process -------------------------------------- */
 
 bool rt_live_hold(RtLive *live)
 {
@@ -233,7 +233,8 @@ void rt_live_on(RtLive *live)
                                 strcmp(term, "dumb") != 0);
 }
 
-/* A way to the terminal of its own that never waits: ctrl-S stops it at will. */
+/* A descriptor of its own that never blocks, because ctrl-S can stop a terminal any
+ * time. */
 static int way_to_terminal(void)
 {
     static int fd = -1;
@@ -245,7 +246,7 @@ static int way_to_terminal(void)
 static void write_some(const char *text)
 {
     const ssize_t done = write(way_to_terminal(), text, strlen(text));
-    (void)done; /* where the terminal takes no more the next one will do */
+    (void)done; /* if the terminal is full, the next drawing will do */
 }
 
 void rt_live_off(RtLive *live)
@@ -287,7 +288,7 @@ void rt_live_draw(RtLive *live, bool color)
             line.left_seconds -= 1e-9 * (double)(now - line.told_ns);
             line.left_seconds = line.left_seconds > 0.1 ? line.left_seconds : 0.1;
         }
-        /* the last column stays free: some terminals break the line there */
+        /* The last column stays free: some terminals wrap there. */
         rt_live_text(&line, rt_live_columns() - 1, true, color, text);
         snprintf(all, sizeof all, "%s%s\r", erases, text);
         if (erased || strcmp(text, drawn) != 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_mail.c: sums of a few words over all ranks, by which they agree. In: this rank's
- * words. Out: the sums, on all of them.
+/* rt_mail.c: sums of a few words over all ranks, used to agree. In: this rank's words.
+ * Out: the sums, on all ranks.
  *
  * The threads that compute the step add through the control areas. Those that read or
- * write checkpoints, which may be others, add by mail: a place in the shared page that
- * the step does not use. */
+ * write checkpoints, which may be different ones, add by mail: in a part of the shared
+ * page that the step does not use. */
 #include "job/rt_job.h"
 #include "rt_target.h"
 
@@ -26,12 +26,12 @@ void rt_sum_words(Rt *rt, uint64_t *words, int n)
 /* ---- by mail --------------------------------------------------------------------- */
 
 static _Thread_local bool is_writer;
-static _Atomic uint64_t moves, waits; /* of the writer; waits for so many sums, or 0 */
+static _Atomic uint64_t moves, waits; /* of the writer; sums it waits for, or 0 */
 static uint64_t mails;                /* this rank's sums so far */
 
 typedef struct Mail {
     const Rt *rt;
-    bool read; /* have all read, or sent? */
+    bool read; /* have all read (or sent)? */
     uint64_t count;
 } Mail;
 
@@ -46,7 +46,8 @@ static bool mail_ready(const void *ctx)
     return true;
 }
 
-/* The page says what this rank waits for: of a writer, once the run waits for it. */
+/* Shows in the page what this rank waits for; for the writer, only while the run waits
+ * for it. */
 static void mail_shows(Rt *rt, uint64_t count)
 {
     RtRankShared *me = &rt->state->shared->rank[rt->rank];
@@ -91,7 +92,7 @@ void rt_save_sum(Rt *rt, uint64_t *words, int n)
     rt_ring(shared);
 }
 
-/* The writer's moves are not the step's. */
+/* The writer's progress is not the step's. */
 void rt_save_moves(Rt *rt)
 {
     if (!is_writer) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_name.c: abstract Unix sockets, by which processes of one user find each other. In: a
- * name. Out: a socket that listens there, or a connection with one.
+ * name. Out: a socket that listens on it, or a connection to one.
  *
- * Another user can take the name first. Then the process that listens appends random
- * letters to it, and the others find that longer name in the kernel's list of sockets.
- * The kernel says which user has the other end of a connection, so strangers are known
- * before anything is said. */
+ * Another user can take the name first. Then the listening process appends random letters
+ * to it, and the others find that longer name in the kernel's list of sockets. The kernel
+ * reports the user at the other end of a connection, so strangers are recognised before
+ * anything is said. */
 #define _GNU_SOURCE
 #include "job/rt_door.h"
 
@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { NAMELESS_MS = 2000 }; /* from taking a name to listening, at most */
+enum { NAMELESS_MS = 2000 }; /* longest time from taking a name to listening */
 
 static socklen_t address_of(const char *name, struct sockaddr_un *a)
 {
@@ -48,7 +48,7 @@ static int connect_to(const char *name, RtNameOwner *owner)
     return s;
 }
 
-/* One of ours whose name begins with this one. */
+/* Connects to a socket of ours whose name starts with this one. */
 static int connect_to_longer(const char *name)
 {
     char line[512];
@@ -75,7 +75,7 @@ int rt_name_connect(const char *name, bool anywhere, RtNameOwner *owner)
                                                              : s;
 }
 
-/* False, with errno: EADDRINUSE where the name is taken. */
+/* False with errno: EADDRINUSE if the name is taken. */
 static bool take(int s, const char *name)
 {
     struct sockaddr_un address;
@@ -83,7 +83,8 @@ static bool take(int s, const char *name)
     return bind(s, (struct sockaddr *)&address, bytes) == 0;
 }
 
-/* A job of the same user and name may be ending; another user is not waited for. */
+/* A job with the same user and name may be ending; for another user it is not worth
+ * waiting. */
 static bool is_worth_waiting(const char *name, int64_t since_ns, int64_t until_ns)
 {
     RtNameOwner owner;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_near.c: what a person may have meant. In: a word, the names there are. Out: the
- * nearest, by insertions, deletions, replacements and swaps of neighbours; else the first
- * that begins with the word. */
+/* rt_near.c: guesses a misspelled name. In: a word, the existing names. Out: the nearest,
+ * by insertions, deletions, replacements and swaps of neighbours; else the first that
+ * starts with the word. */
 #include "job/rt_job.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Edits between them: the optimal string alignment distance. */
+/* The optimal string alignment distance. */
 static int distance(const char *a, size_t n, const char *b, size_t m)
 {
     int rows[3][LONGEST + 1];
@@ -35,7 +35,7 @@ static int distance(const char *a, size_t n, const char *b, size_t m)
 
 const char *rt_near(const char *word, size_t bytes, const char *const *names, int n)
 {
-    /* a third of the letters may be wrong, or one */
+    /* A third of the letters may be wrong, or one. */
     int best = 1 + (bytes / 3 > 1 ? (int)(bytes / 3) : 1);
     const char *found = NULL;
     for (int i = 0; i < n && bytes <= LONGEST; i++) {

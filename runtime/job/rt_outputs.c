@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_outputs.c: the files that --log, --stats and their like write. In: their paths. Out:
- * those files, or, before anything is computed, what is wrong with a path.
+/* rt_outputs.c: the files that --log, --stats and similar flags write. In: their
+ * paths. Out: those files; or, before anything is computed, what is wrong with a path.
  *
- * A file that is there is written over if it is empty or begins as what that flag writes;
- * any other one is somebody's, and stays unless with --force. Devices and pipes are
- * taken. Files that are written whole are complete or are what they were before. */
+ * An existing file is overwritten if it is empty or starts like a file of that flag;
+ * any other file belongs to someone else, and stays unless --force is given. Devices
+ * and pipes are accepted. Files that are written in one go are either complete or
+ * unchanged. */
 #include "job/rt_out.h"
 
 #include <ctype.h>
@@ -16,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- whose is a file? ------------------------------------------------------------ */
+/* ---- whose file is it? ----------------------------------------------------------- */
 
 enum { HEAD_BYTES = 256 };
 
@@ -32,7 +33,7 @@ static bool is_of_number(char c)
     return isalnum((unsigned char)c) || c == '.' || c == '-' || c == '+';
 }
 
-/* Does the text begin so, or is it, cut short, the beginning of that? */
+/* Does the text start like that, or is it a truncated version of that start? */
 static bool begins_as(const char *text, const char *end, const char *begins)
 {
     for (; *begins != '\0' && text < end; begins++) {
@@ -74,7 +75,7 @@ static bool wrong(const Named *n, const char *why, char *error)
     return false;
 }
 
-/* A regular file that stdout or stderr goes to: lines and file would write over each
+/* Is it the regular file behind stdout or stderr? Lines and file would overwrite each
  * other. */
 static bool is_stream(const struct stat *s)
 {
@@ -87,7 +88,7 @@ static bool is_stream(const struct stat *s)
     return false;
 }
 
-/* The name of the file that a name leads to, over links, though there may be none yet. */
+/* The file that a name leads to, through links, even if it does not exist yet. */
 static bool follow(const char *path, char to[PATH_MAX])
 {
     char link[PATH_MAX];
@@ -97,7 +98,7 @@ static bool follow(const char *path, char to[PATH_MAX])
     for (int links = 0; n < PATH_MAX; links++) {
         const ssize_t bytes = readlink(to, link, sizeof link - 1);
         if (bytes < 0)
-            return true; /* no link: here it will be */
+            return true; /* not a link: the file will be here */
         if (links == 40) {
             errno = ELOOP;
             return false;
@@ -113,7 +114,7 @@ static bool follow(const char *path, char to[PATH_MAX])
     return false;
 }
 
-/* Can a file be made beside it? */
+/* Can a file be created beside it? */
 static bool check_folder(const Named *n, char *error)
 {
     char folder[PATH_MAX];
@@ -161,7 +162,7 @@ static bool check_one(const RtFlags *f, const Named *n, char *error)
     return !n->whole || check_folder(n, error);
 }
 
-/* The folder that a name is in; its last word. */
+/* The folder of a name; its last part. */
 static const char *folder_of(const char *path, struct stat *folder)
 {
     char text[PATH_MAX];
@@ -186,8 +187,8 @@ static bool same_file(const char *a, const char *b)
     return strcmp(folder_of(a, &x), folder_of(b, &y)) == 0 && same_inode(&x, &y);
 }
 
-/* Is the file in the folder, or below it, under whatever name? `own`: those of the folder
- * itself count, too. */
+/* Is the file in the folder, or below it, under any name? `own`: files directly in the
+ * folder count, too. */
 static bool holds(int at, const char *folder, const struct stat *file, bool own,
                   int depth)
 {
@@ -267,7 +268,7 @@ int rt_outputs_try(const RtFlags *f, void (*tell)(void *ctx, const char *why), v
     return n;
 }
 
-/* The first one ends the run. */
+/* The first problem ends the run. */
 static void fail(void *ctx, const char *why)
 {
     rt_fail(ctx, RT_EXIT_ERROR, "%s", why);
@@ -311,7 +312,7 @@ void rt_outputs_spare_file(const Rt *rt, const char *flag, uint64_t device,
     }
 }
 
-/* ---- files that are written whole ------------------------------------------------ */
+/* ---- files written in one go ----------------------------------------------------- */
 
 const char *rt_output_begins(const Rt *rt, const char *flag)
 {
@@ -337,8 +338,8 @@ FILE *rt_output_stream(const char *path)
     return fdopen(fd, "w");
 }
 
-/* Where the name leads to: what a link points to is written, the link stays. A device or
- * a pipe is opened as it is. */
+/* The target of the name: the target of a link is written, the link stays. A device or a
+ * pipe is opened directly. */
 bool rt_output_begin(RtOutput *o, const char *path, const char *begins)
 {
     struct stat s;
@@ -356,7 +357,7 @@ bool rt_output_begin(RtOutput *o, const char *path, const char *begins)
         errno = ENAMETOOLONG;
         return false;
     }
-    unlink(o->part); /* of a process of before that had this number */
+    unlink(o->part); /* left by an earlier process with the same number */
     const int fd = open(o->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                         there ? s.st_mode & 0777 : 0666);
     o->f = fd >= 0 ? fdopen(fd, "w") : NULL;
@@ -367,7 +368,7 @@ bool rt_output_begin(RtOutput *o, const char *path, const char *begins)
     return o->f != NULL;
 }
 
-/* A name that is free is taken with link(), which replaces nothing. */
+/* link() takes a free name without replacing anything. */
 static bool take_name(const RtOutput *o)
 {
     struct stat s;

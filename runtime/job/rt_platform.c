@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_platform.c: what may change bits between machines, and what memory this one has
- * left. In: the build's flags, the code that computes (arithmetic.awk), the library of
- * matrix products, this CPU. Out: the platform hash and the text it is made of. Libraries
- * choose their kernels by the CPU's model and by what it can do, so both are in it. */
+/* rt_platform.c: what can change bits between machines, and the free memory of this one.
+ * In: the build's flags, the code that computes (arithmetic.awk), the library of matrix
+ * products, this CPU. Out: the platform hash and the text it is made of. Libraries choose
+ * kernels by the CPU's model and features, so both are included. */
 #include "job/rt_job.h"
 #include "rt_simd.h"
 
@@ -16,7 +16,7 @@
 static void describe_cpu(char *text, size_t bytes)
 {
 #if defined(__x86_64__)
-    /* arithmetic only: other bits change with microcode and hypervisors */
+    /* Arithmetic features only: other bits change with microcode and hypervisors. */
     const unsigned sse_fma = 1u << 12 | 1u << 20 | 1u << 28 | 1u << 29;
     const unsigned avx = 1u << 5 | 1u << 16 | 1u << 17 | 1u << 21 | 1u << 30 | 1u << 31;
     const unsigned vnni = 1u << 1 | 1u << 6 | 1u << 11 | 1u << 12 | 1u << 14;
@@ -24,7 +24,7 @@ static void describe_cpu(char *text, size_t bytes)
     const unsigned bf16 = 1u << 4 | 1u << 5;
     unsigned a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0, model = 0, basic = 0;
     if (__get_cpuid(1, &a, &b, &c, &d)) {
-        model = a & 0x0FFF0FF0u; /* family and model, no stepping */
+        model = a & 0x0FFF0FF0u; /* family and model, without stepping */
         basic = c & sse_fma;
     }
     a = b = c = d = 0;
@@ -53,7 +53,7 @@ uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes)
 
 /* ---- memory of the machine ------------------------------------------------------- */
 
-/* A number that begins a line of a file, or follows its first word; -1: there is none. */
+/* A number at the start of a line, or after the line's first word; -1: none. */
 static int64_t number_in(const char *path, const char *word)
 {
     char line[256];
@@ -77,7 +77,7 @@ int64_t rt_host_free_bytes(void)
     const int64_t used = number_in("/sys/fs/cgroup/memory.current", "");
     const int64_t cached = number_in("/sys/fs/cgroup/memory.stat", "inactive_file ");
     int64_t free_bytes = kib >= 0 ? kib * 1024 : INT64_MAX;
-    if (limit >= 0 && used >= 0) { /* the kernel drops cached files when it has to */
+    if (limit >= 0 && used >= 0) { /* the kernel can drop cached files */
         const int64_t left = limit - used + (cached > 0 ? cached : 0);
         free_bytes = left < free_bytes ? left : free_bytes;
     }

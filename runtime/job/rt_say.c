@@ -2,9 +2,8 @@
 /* rt_say.c: one line to the person at the terminal.
  *
  * In: a format, which may name files and arguments that strangers chose. Out: the line on
- * stderr, with the bytes that a terminal might obey as \xNN; a warning once, whichever
- * rank it is of. Where the terminal has a line that is redrawn (rt_live.c), it makes
- * place. */
+ * stderr, with bytes that a terminal might obey as \xNN; warnings once, whichever rank
+ * they are from. A line that is redrawn on the terminal (rt_live.c) is erased first. */
 #include "job/rt_job.h"
 #include "rt_hash.h"
 
@@ -15,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Before ranks are started each process has its own; then all of a machine have one. */
+/* Before ranks are started each process has its own; later all of a machine share one. */
 static RtLive own, *live = &own;
 static bool colored;
 
@@ -38,7 +37,7 @@ const char *rt_say_erases(int fd)
     return "\r\033[J";
 }
 
-/* Words before which a rank's number may stand. */
+/* Words before which a rank's number may be inserted. */
 static const struct Kind {
     const char *word, *color;
     bool once;
@@ -47,7 +46,7 @@ static const struct Kind {
              {"note:", "\033[1;36m", true}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
-/* Where the text behind the word begins; NULL: it is of no kind. */
+/* The text after the word; NULL: it is of no kind. */
 static const char *find_kind(const char *line, const struct Kind **kind)
 {
     const char *at = line;
@@ -65,7 +64,7 @@ static const char *find_kind(const char *line, const struct Kind **kind)
     return NULL;
 }
 
-/* Other ranks' numbers do not make it another warning. */
+/* The number of a rank does not make a different warning. */
 static bool was_said(const char *text)
 {
     const char *rank = strstr(text, " [rank "), *rest = NULL;
@@ -84,8 +83,8 @@ static bool was_said(const char *text)
     return false;
 }
 
-/* Bytes of the character that s begins with if a terminal shows it, else 0: the rules of
- * gen/base/printable.c. What it might obey, reorder or hide does not count as shown. */
+/* Bytes of the first character of s if a terminal displays it, else 0: the rules of
+ * gen/base/printable.c. Characters that it might obey, reorder or hide do not count. */
 static size_t shown_bytes(const unsigned char *s)
 {
     static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
@@ -113,8 +112,8 @@ size_t rt_say_shown(const char *text)
     return shown_bytes((const unsigned char *)text);
 }
 
-/* Names of files and arguments are strangers' text: no byte of them moves a cursor or
- * forges a second line. Returns the length of `to`. */
+/* Names of files and arguments are foreign text: no byte of them may move a cursor or
+ * forge a second line. Returns the length of `to`. */
 static size_t make_printable(char *to, size_t room, const char *from)
 {
     size_t n = 0;
@@ -131,7 +130,7 @@ static size_t make_printable(char *to, size_t room, const char *from)
     return n;
 }
 
-/* The line with its word colored; returns its bytes. */
+/* The line with its word colored; returns its length. */
 static size_t compose(char *to, size_t room, const char *line)
 {
     const struct Kind *kind;
@@ -160,6 +159,6 @@ void rt_say(const char *fmt, ...)
     if (poll(&p, 1, 1000) != 0) {
         fflush(stderr);
         ssize_t done = write(STDERR_FILENO, line, bytes);
-        (void)done; /* there is no other place to say so */
+        (void)done; /* there is nowhere else to report it */
     }
 }

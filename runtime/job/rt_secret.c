@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_secret.c: the job's secret. In: --secret FILE, or FSDPGEN_SECRET. Out: the key by
- * which its processes know each other, or why not. All users of a machine see its command
- * lines, so a secret is never a flag's value; a file that other users may read or write
- * is refused. No message contains the secret. */
+ * which its processes authenticate each other, or the reason why there is none. All users
+ * of a machine can see command lines, so a secret is never a flag's value; a file that
+ * other users can read or write is refused. No message contains the secret. */
 #define _GNU_SOURCE
 #include "job/rt_door.h"
 
@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Who records a greeting can try out secrets: short ones would be found. */
+/* An eavesdropper who records a greeting can try out secrets, and would find short
+ * ones. */
 enum { LEAST_BYTES = 16, MOST_BYTES = 4096 };
 #define MAKE_ONE "head -c 32 /dev/urandom | base64"
 
@@ -24,7 +25,7 @@ static bool is_one_byte(const char *text, size_t bytes)
     return memcmp(text, text + 1, bytes - 1) == 0;
 }
 
-/* The same text is the same secret in a file, where a line ends it, and elsewhere. */
+/* The same text is the same secret, with or without a newline at the end. */
 static bool take(RtSecret *s, const char *from, const char *text, size_t bytes,
                  char *error)
 {
@@ -64,7 +65,7 @@ __attribute__((format(printf, 3, 4))) static bool refuse(char *error, const char
     return false;
 }
 
-/* Other users must not have read it or written it. */
+/* Other users must not be able to read or write it. */
 static bool is_private(int fd, const char *path, char *error)
 {
     struct stat s;
@@ -90,7 +91,7 @@ static bool read_file(RtSecret *s, const char *path, char *error)
     char text[MOST_BYTES + 3], from[512];
     size_t have = 0;
     ssize_t n = 0;
-    /* not to wait for a pipe's writer */
+    /* Does not wait for a pipe's writer. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return refuse(error, path, "%s", strerror(errno));
@@ -122,11 +123,11 @@ void rt_secret_advise(const RtJoin *j, char *error)
 {
     static const char make[] = "export " RT_SECRET_VARIABLE "=$(" MAKE_ONE ")";
     char how[320];
-    if (strcmp(j->launcher, "torchrun") == 0) { /* one is started on each machine */
+    if (strcmp(j->launcher, "torchrun") == 0) { /* runs once per machine */
         snprintf(how, sizeof how,
                  "(umask 077; " MAKE_ONE " >~/job.secret), once; copy that file to every "
                  "machine; on each, torchrun ... trainer ... --secret ~/job.secret");
-    } else if (strcmp(j->launcher, "mpirun") == 0) { /* it passes on what -x names */
+    } else if (strcmp(j->launcher, "mpirun") == 0) { /* passes on variables named by -x */
         snprintf(how, sizeof how, "%s; mpirun -x " RT_SECRET_VARIABLE " ... trainer ...",
                  make);
     } else {

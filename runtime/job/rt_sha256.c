@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_sha256.c: SHA-256 (FIPS 180-4) and HMAC-SHA256 (RFC 2104). In: bytes. Out: digests.
- * It is our own and not a library's because an emitted trainer builds with a C compiler
- * alone. Messages are short and kernels are read once at start, so plain C is fast
- * enough. */
+ * It is our own because an emitted trainer builds with only a C compiler. Messages are
+ * short and kernels are read once at start, so plain C is fast enough. */
 #define _GNU_SOURCE
 #include "job/rt_door.h"
 
@@ -133,7 +132,7 @@ void rt_hmac_end(RtHmac *m, unsigned char *digest)
     explicit_bzero(m, sizeof *m);
 }
 
-/* The time does not depend on where they differ, so it says nothing to who guesses. */
+/* The time does not depend on where they differ, so it does not help to guess. */
 bool rt_same_bytes(const void *a, const void *b, size_t bytes)
 {
     const volatile unsigned char *x = a, *y = b;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_shared.c: the memory that all ranks of a machine share, a file on no disk. In: the
- * trainer. Out: its descriptor, which the ranks inherit or are sent, and its first page;
- * words for what the kernel refuses. What lies behind that page is the target's business
+ * trainer. Out: its descriptor, which ranks inherit or receive, and its first page;
+ * messages for what the kernel refuses. The target manages the memory after that page
  * (rt_shm.c, rt_arena.c). */
 #define _GNU_SOURCE
 #define _GNU_SOURCE
@@ -19,7 +19,7 @@ int64_t rt_shared_most_bytes(const RtTrainer *t)
     return rt_shared_bytes(t) + t->world_size * (t->snapshot_bytes + OF_DIGESTS);
 }
 
-/* It is of no disk, but it counts as a file. */
+/* It is not on a disk, but limits on files apply. */
 const char *rt_shared_error(int64_t bytes)
 {
     static char text[160];

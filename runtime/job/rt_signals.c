@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_signals.c: which signals ask a job to end. In: what the caller has them do. Out:
- * their numbers; until ranks are watched (rt_watch.c), an end.
+/* rt_signals.c: which signals ask a job to end. In: the caller's signal dispositions.
+ * Out: their numbers; until ranks are watched (rt_watch.c), an end.
  *
- * With --checkpoint the job saves then, without it ends; either is better than to die of
- * a signal that a scheduler, a timer or a person sent. So all whose default is to end a
- * process ask, but for these: SIGKILL cannot be caught; SIGQUIT (Ctrl-\) is the way to
- * end at once; ILL, TRAP, ABRT, BUS, FPE, SEGV, SYS and STKFLT mean a fault of the
- * program; PIPE and XFSZ are errors of a write. Timers outlive exec: ALRM, VTALRM and
- * PROF are somebody's limit, as XCPU is.
- *
- * A signal that the caller ignores stays ignored: nohup does so with SIGHUP, a shell with
- * SIGINT where it starts something in the background. One that has a handler already is a
- * tool's, such as a profiler's. */
+ * 1. With --checkpoint the job then saves, without it ends; either is better than to be
+ *    killed by a signal that a scheduler, a timer or a person sent.
+ * 2. So all signals whose default is to end a process are such requests, except these:
+ *    SIGKILL cannot be caught; SIGQUIT (Ctrl-\) is the way to end at once; ILL, TRAP,
+ *    ABRT, BUS, FPE, SEGV, SYS and STKFLT mean a fault of the program; PIPE and XFSZ are
+ *    errors of a write. Timers survive exec, so ALRM, VTALRM and PROF are limits set by
+ *    the caller, like XCPU.
+ * 3. A signal that the caller ignores stays ignored: nohup does this with SIGHUP, a shell
+ *    with SIGINT for background jobs. One with a handler belongs to a tool, such as a
+ *    profiler. */
 #define _GNU_SOURCE
 #include "job/rt_job.h"
 
@@ -29,7 +29,7 @@ int rt_signals_asking(int *numbers)
 {
     static const int all[] = {SIGINT,  SIGTERM, SIGHUP,    SIGUSR1, SIGUSR2, SIGXCPU,
                               SIGALRM, SIGPROF, SIGVTALRM, SIGPWR,  SIGIO};
-    static int asking[RT_MAX_SIGNALS], n = -1; /* as they were when the process began */
+    static int asking[RT_MAX_SIGNALS], n = -1; /* dispositions when the process started */
     if (n < 0) {
         n = 0;
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -45,14 +45,14 @@ int rt_signals_asking(int *numbers)
     return n;
 }
 
-/* Nothing is computed yet: what is on the disk is all there is. */
+/* Nothing is computed yet: everything there is, is on disk. */
 static void end_early(int n)
 {
     static const char text[] =
         "trainer: a signal came before the first step: run it again with --resume\n";
     (void)n;
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {
-        /* it has nowhere to say so */
+        /* There is nowhere to report it. */
     }
     _exit(RT_EXIT_AGAIN);
 }

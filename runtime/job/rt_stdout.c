@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_stdout.c: lines for a person. In: what was printed to stdout. Out: there, or, where
- * that is a closed pipe, a full disk or a terminal that stands still, one warning on
- * stderr: no line is worth a run that has computed for days.
+/* rt_stdout.c: lines for people. In: what was printed to stdout. Out: the lines there;
+ * or, if stdout is a closed pipe, on a full disk or a stalled terminal, one warning on
+ * stderr, because no line is worth a run that has computed for days.
  *
- * stdout is buffered whole and sent off by rt_stdout_flush only, which first looks
- * whether it would have to wait. While nobody reads, lines are dropped, not kept. */
+ * stdout is fully buffered and sent only by rt_stdout_flush, which first checks whether
+ * it would block. While nothing reads, lines are dropped, not kept. */
 #include "job/rt_out.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@ void rt_stdout_begin(void)
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
 }
 
-/* Ten seconds are enough for a reader that is slow; one that comes back later finds the
- * lines from then on. */
+/* Ten seconds are enough for a slow reader; one that returns later sees the lines from
+ * then on. */
 static bool takes_lines(Rt *rt)
 {
     struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -35,13 +35,13 @@ static bool takes_lines(Rt *rt)
             return false;
         }
         poll(&p, 1, LOOK_MS);
-        rt_save_moves(rt); /* this rank does not stand still, says the page */
+        rt_save_moves(rt); /* tells the page that this rank is not stuck */
     }
     stuck = false;
     return true;
 }
 
-/* In the place of the line that is redrawn, which comes again below them. */
+/* In place of the redrawn line, which is drawn again below them. */
 static bool send_lines(Rt *rt)
 {
     RtLive *live = &rt->state->shared->live;

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_wait.c: clocks, waiting for other ranks, leaving when one of them failed.
  *
- * In: conditions over the shared page. Out: control, once a condition may have changed. A
- * rank that waits spins for a while and then sleeps on the bell, a futex that every
- * publication rings. No wake-up is lost: the sleeper announces itself, reads the bell,
- * looks once more, and sleeps only if the bell still has that value; the publisher
- * publishes, rings, and only then looks for sleepers, all in one total order. A rank
- * killed between publishing and waking does no harm either: sleeps are bounded. Nothing
- * here is owned by a rank, so no death leaves a lock behind. */
+ * In: conditions over the shared page. Out: control, once a condition may have changed.
+ *
+ * 1. A rank that waits spins for a while and then sleeps on the bell, a futex that every
+ *    publication rings.
+ * 2. No wake-up is lost: the sleeper announces itself, reads the bell, checks once more,
+ *    and sleeps only if the bell still has that value. The publisher publishes, rings,
+ *    and only then looks for sleepers. All of this is in one total order.
+ * 3. A rank killed between publishing and waking does no harm, because sleeps are
+ *    bounded.
+ * 4. No rank owns anything here, so no death leaves a lock behind. */
 #define _GNU_SOURCE
 #include "job/rt_file.h"
 
@@ -75,7 +78,7 @@ static void nap(void)
     nanosleep(&t, NULL);
 }
 
-/* Who tells may be another thread of this process, which would end with it. */
+/* The failing rank may be another thread of this process, which would end with it. */
 static void hear_out(const RtShared *shared)
 {
     for (int i = 0; i < 1000 && atomic_load(&shared->telling) > 0; i++)
@@ -92,7 +95,7 @@ void rt_leave(const Rt *rt)
     _exit(code != 0 ? code : RT_EXIT_ERROR);
 }
 
-/* torchrun names a file for this and prints what it finds there. */
+/* torchrun names a file for this and displays its contents. */
 void rt_report_error(const char *text)
 {
     const char *path = getenv("TORCHELASTIC_ERROR_FILE");
@@ -115,9 +118,9 @@ void rt_fail(const Rt *rt, int code, const char *fmt, ...)
     vsnprintf(text + head, sizeof text - (size_t)head, fmt, ap);
     va_end(ap);
     int none = 0;
-    atomic_fetch_add(&shared->telling, 1); /* nobody kills it before it has */
+    atomic_fetch_add(&shared->telling, 1); /* so that it is not killed before that */
     if (atomic_compare_exchange_strong(&shared->abort, &none, code)) {
-        rt_say("%s", text); /* all others end in silence */
+        rt_say("%s", text); /* all others end silently */
         rt_report_error(text);
         fflush(stdout);
         rt_ring(shared);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_watch.c: the process that watches ranks. In: ranks it started, the page they share,
  * sockets of the processes that watch the others. Out: the job's exit code, and one
- * message that says who failed, where.
+ * message that says which rank failed, and where.
  *
- * Ranks leave their place, their clock and what they wait for in the shared page; nothing
- * is asked of a rank, so one that is dead or stopped is described as well as any other.
- * The first failure sets `abort` and is told by whoever found it; ranks that wait leave
- * at once, ranks that compute at their next place, the rest are killed after a short
- * grace, in which a rank that has yet to tell gets the time for it. Ranks die with the
- * process that watches them (PR_SET_PDEATHSIG). */
+ * 1. Ranks record their place, their clock and what they wait for in the shared page. No
+ *    rank is asked anything, so a dead or stopped one can be described as well as any
+ *    other.
+ * 2. The first failure sets `abort`, and the process that found it reports it. Ranks that
+ *    wait leave at once, ranks that compute leave at their next place, and the rest are
+ *    killed after a short grace period, which a rank about to print a message can use.
+ * 3. Ranks die with the process that watches them (PR_SET_PDEATHSIG). */
 #define _GNU_SOURCE
 #include "job/rt_job.h"
 #include "rt_target.h"
@@ -54,7 +55,7 @@ static const char *place_name(const RtTrainer *t, int place)
     }
 }
 
-/* A batch of matrices is called by its first segment. */
+/* A batch of matrices has the name of its first segment. */
 const char *rt_subject_name(const RtTrainer *t, int subject)
 {
     const int batch = subject - rt_subject_batch(t, 0),
@@ -150,7 +151,8 @@ static void reap(RtJob *job)
     }
 }
 
-/* A socket to another rank's watcher closes when that process ends, however it ended. */
+/* A socket to another rank's watcher closes when that process ends, for whatever
+ * reason. */
 static void check_peers(RtJob *job)
 {
     for (int r = 0; r < job->trainer->world_size; r++) {
@@ -168,9 +170,9 @@ static void check_peers(RtJob *job)
     }
 }
 
-/* ---- ranks that stand still ------------------------------------------------------ */
+/* ---- stalled ranks --------------------------------------------------------------- */
 
-/* Whom does this rank wait for? Itself, if what it waits for is there. */
+/* Which rank does this rank wait for? Itself, if what it waits for is there. */
 static int waits_for(const RtJob *job, int rank)
 {
     const RtRankShared *me = &job->shared->rank[rank];
@@ -187,7 +189,7 @@ static int waits_for(const RtJob *job, int rank)
     return rank;
 }
 
-/* Follows who waits for whom to the rank that keeps the others waiting. */
+/* Follows the waits to the rank that delays the others. */
 static int who_is_behind(const RtJob *job, int rank)
 {
     for (int hops = 0; hops < job->trainer->world_size; hops++) {
@@ -199,19 +201,19 @@ static int who_is_behind(const RtJob *job, int rank)
     return rank;
 }
 
-/* Disks may take their time, and a rank that waits for one says nothing meanwhile. */
+/* Disks may be slow, and a rank that waits for one cannot report progress. */
 static int64_t deadline_of(const RtJob *job, int rank)
 {
     const int place = atomic_load(&job->shared->rank[rank].place);
     bool slow = place == RT_AT_SAVE || place == RT_AT_LOAD;
-#ifdef RT_CUDA /* a driver, libraries and kernels that nobody has loaded yet */
+#ifdef RT_CUDA /* a driver, libraries and kernels may have to be loaded first */
     slow = slow || place == RT_AT_START || place == RT_AT_SETUP;
 #endif
     return job->deadline_ns * (slow ? 20 : 1);
 }
 
-/* Somebody stands still when a rank has not moved for the deadline and waits for nobody,
- * or when no rank has moved. */
+/* There is a stall if a rank has made no progress for the deadline and waits for no other
+ * rank, or if no rank has made progress. */
 static void check_stalls(RtJob *job, int64_t since_ns)
 {
     const int64_t now = rt_clock_ns();
@@ -227,7 +229,7 @@ static void check_stalls(RtJob *job, int64_t since_ns)
         if (now - moved <= deadline_of(job, r))
             continue;
         stale++;
-        if (waits) { /* a host that looks at its device may have a peer that does not */
+        if (waits) { /* a host that polls its device may have a peer that does not */
             still = r;
             waits = atomic_load(&p->waiting) >= 0 ||
                     now - atomic_load(&p->looked_ns) < SUSPENDED_MS * INT64_C(1000000);
@@ -260,9 +262,10 @@ static bool saves(const RtJob *job)
     return job->flags->command == RT_TRAIN && job->flags->checkpoint != NULL;
 }
 
-/* Whoever sends SIGINT or SIGTERM a second time does not want to wait. One cause may
- * bring its signal twice, by the terminal and by a shell: within two seconds it is one.
- * Schedulers send others more than once, and SIGTERM after them: they do not insist. */
+/* A second SIGINT or SIGTERM means that the user does not want to wait. One cause may
+ * deliver its signal twice, through the terminal and through a shell, so within two
+ * seconds it counts as one. Schedulers send other signals first and SIGTERM after them:
+ * that does not count. */
 static void asked_again(RtJob *job, int n)
 {
     static int64_t first_ns[2];
@@ -274,7 +277,7 @@ static void asked_again(RtJob *job, int n)
     *first = *first != 0 ? *first : now;
 }
 
-/* A signal came here, to a rank, or to another one's watcher. */
+/* A signal reached this process, a rank, or another rank's watcher. */
 static void check_signal(RtJob *job)
 {
     const int n = atomic_load(&job->shared->signal);
@@ -296,7 +299,7 @@ static void check_signal(RtJob *job)
     }
 }
 
-/* Those whom this process waits for: all, of its machine, or only its own. */
+/* Have those ended for which this process waits: all of its machine, or only its own? */
 static bool all_done(const RtJob *job)
 {
     for (int r = 0; r < job->trainer->world_size; r++)
@@ -324,7 +327,7 @@ int rt_watch(RtJob *job)
     for (;;) {
         const int code = atomic_load(&job->shared->abort);
         if (job->running == 0 && (code != 0 || all_done(job))) {
-            rt_live_off(&job->shared->live); /* where rank 0 has not */
+            rt_live_off(&job->shared->live); /* unless rank 0 has */
 #ifdef RT_NCCL
             rt_machines_end(job);
 #endif
@@ -338,7 +341,7 @@ int rt_watch(RtJob *job)
         }
         const int64_t now = rt_clock_ns();
         if (now - last > SUSPENDED_MS * INT64_C(1000000))
-            since = now; /* all of us were stopped: nobody is to blame for that time */
+            since = now; /* the whole job was stopped: that time does not count */
         last = now;
         reap(job);
         if (job->pid[0] > 0 && atomic_load(&job->shared->abort) == 0)
@@ -364,7 +367,8 @@ void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *sha
     *job = (RtJob){.trainer = t, .flags = f, .shared = shared, .fd = fd};
     job->color = rt_colors(f->color, STDOUT_FILENO);
     rt_say_begin(&shared->live, rt_colors(f->color, STDERR_FILENO));
-    /* Generous: machines are noisy, and a false alarm costs more than a late one. */
+    /* Generous, because machines are noisy, and a false alarm costs more than a late
+     * one. */
     const double seconds = f->deadline_seconds > 0
                                ? f->deadline_seconds
                                : 60.0 + 20.0 * t->planned_step_seconds;
@@ -380,13 +384,13 @@ void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *sha
 
 static RtShared *asked_of;
 
-/* A rank that is asked to end passes it on: the watchers end all ranks together. */
+/* A rank passes the request on, because the watchers end all ranks together. */
 static void on_signal(int n)
 {
     atomic_store(&asked_of->signal, n);
 }
 
-/* What tells others that the watcher is gone must not stay open with its rank. */
+/* A rank must not keep open what tells others that its watcher is gone. */
 static void close_sockets(const RtJob *job)
 {
     for (int r = 0; r < job->trainer->world_size; r++)
@@ -403,7 +407,7 @@ static void be_rank(const RtJob *job, pid_t watcher, const RtCores *cores, int i
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close_sockets(job);
     if (getppid() != watcher)
-        _exit(RT_EXIT_ERROR); /* it died before the line above */
+        _exit(RT_EXIT_ERROR); /* the parent died before prctl */
     sigset_t signals;
     watched_signals(&signals);
     asked_of = job->shared;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_collective.c: what collectives of both targets have in common. In: starts and waits
- * of the emitted step, which name segments; the tables. Out: the records that rt_comm.c
+/* rt_collective.c: what the collectives of both targets share. In: starts and waits of
+ * the emitted step, which name segments; the tables. Out: the records that rt_comm.c
  * executes (rt_collective.h), waits by subject, the hops of sums over several nodes,
- * counts of what crossed. */
+ * counts of transferred bytes. */
 #include "rt_target.h"
 #include "state/rt_state.h"
 
-/* ---- what the step starts -------------------------------------------------------- */
+/* ---- started by the step --------------------------------------------------------- */
 
-/* Where a gather lands: between GPUs, whose ranks write there, a symmetric offset. */
+/* The destination of a gather: between GPUs, whose ranks write there, a symmetric
+ * offset. */
 static void *landing(const Rt *rt, int64_t out)
 {
 #ifdef RT_CUDA
@@ -92,13 +93,13 @@ const RtHops *rt_hops(const Rt *rt, const RtOp *op)
     return NULL;
 }
 
-/* Bytes that this rank reads from another: to a counter of its own kind, or, when the
- * other is of another copy of the model, to that of the mesh's replicate axis; and to
- * that of the wires between nodes. */
+/* Counts bytes that this rank reads from another: in a counter of their kind, or, if the
+ * other belongs to another copy of the model, in that of the mesh's replicate axis; and
+ * in that of the wires between nodes. */
 void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
 {
     const RtTrainer *t = rt->trainer;
-    const RtGroup apart = (RtGroup)(peer ^ rt->rank); /* in which bits */
+    const RtGroup apart = (RtGroup)(peer ^ rt->rank); /* the bits in which they differ */
     if (apart & t->nodes)
         rt->state->node_bytes += bytes;
     if (apart != 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_debug.c: --debug-gradients. In: the first step's summed gradient. Out: for each
  * parameter its norm and two signed random projections, of the mean gradient before
- * clipping, as JSON: numbers that another system can compute and compare. The signs of
+ * clipping, as JSON. Another system can compute and compare these numbers: the signs of
  * element e are bits 0 and 1 of the first two words of Philox(seed 0, site PROJECTION, e,
  * stream of the name). */
 #include "job/rt_file.h"
@@ -63,7 +63,7 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
 {
     const RtTrainer *t = rt->trainer;
     const int64_t targets = rt->state->valid_tokens;
-    const double mean = targets > 0 ? (double)targets : 1; /* all sums are 0 then */
+    const double mean = targets > 0 ? (double)targets : 1; /* then all sums are 0 */
     const double tokens = mean * rt_scale(rt);
     static RtOutput out;
     if (!rt_output_begin(&out, path, rt_output_begins(rt, "debug-gradients")))
@@ -93,7 +93,8 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
 }
 
-/* Collective; a slow way for a rare use: the sums travel a few parameters at a time. */
+/* Collective. Slow, because it is rarely used: the sums travel a few parameters at a
+ * time. */
 void rt_debug_gradients(Rt *rt, const char *path)
 {
     const RtTrainer *t = rt->trainer;
@@ -107,7 +108,7 @@ void rt_debug_gradients(Rt *rt, const char *path)
         rt_enter(rt, RT_AT_LOG);
         rt_share_runs(rt, i, debug_run, &s);
     }
-    enum { BATCH = 16 }; /* fits the control area at any number of micro-batches */
+    enum { BATCH = 16 }; /* fits the control area with any number of micro-batches */
     for (int at = 0; at < t->n_params; at += BATCH) {
         const int n = t->n_params - at < BATCH ? t->n_params - at : BATCH;
         rt_exchange_begin(rt);

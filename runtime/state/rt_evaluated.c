@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_evaluated.c: `trainer eval`: how well weights predict held-out data. In: the
- * weights,
- * --data's files. Out: one line on stdout, or with --json an object: the loss, which has
- * the bits that --eval logs in training, its perplexity, the tokens it is the mean of. */
+ * weights, the files of --data. Out: one line on stdout, or an object with --json: the
+ * loss, with the bits that --eval logs in training, its perplexity, the number of tokens
+ * in the mean. */
 #include "data/rt_data.h"
 #include "job/rt_file.h"
 #include "job/rt_out.h"

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_events.c: a run as TensorBoard reads it. In: the step's results. Out: on rank 0 a
- * file in --tensorboard DIR, with a record more after each step.
+/* rt_events.c: event files for TensorBoard. In: the step's results. Out: on rank 0 a file
+ * in --tensorboard DIR, with one more record after each step.
  *
- * A file is a row of records: the length of an event, 8 bytes, low byte first; the CRC of
- * those; the event; its CRC. A CRC is Castagnoli's, rotated and shifted, so that one of
- * bytes which hold a CRC is none of theirs. An event is a message of protocol buffers:
+ * A file is a sequence of records: the length of an event, 8 bytes, low byte first; the
+ * CRC of those bytes; the event; its CRC. A CRC is Castagnoli's, rotated and shifted, so
+ * that data that contain CRCs do not have trivial CRCs. An event is a protocol buffer
+ * message:
  *
- *   Event     1: double wall_time  2: int64 step  3: string file_version
- *             5: Summary summary   7: SessionLog session_log
- *   Summary   1: Value, repeated
- *   Value     1: string tag        2: float simple_value
- *   SessionLog  1: enum status, 1 is START
+ *    Event     1: double wall_time  2: int64 step  3: string file_version
+ *              5: Summary summary   7: SessionLog session_log
+ *    Summary   1: Value, repeated
+ *    Value     1: string tag        2: float simple_value
+ *    SessionLog  1: enum status, 1 is START
  *
- * START at the step that comes next: TensorBoard drops what older files of the folder say
- * of that step and later ones, as the lines of --log are dropped that are computed again.
+ * A START event names the step that comes next: TensorBoard then drops what older files
+ * of the folder say of that step and later ones, as --log drops the lines that are
+ * computed again.
  *
  * Tags are torchtitan's where they mean the same, so that its runs and ours share charts.
- * Values have 32 bits, as TensorBoard's do: --log has all digits. */
+ * Values have 32 bits, as in TensorBoard; --log has all digits. */
 #include "job/rt_file.h"
 #include "job/rt_out.h"
 #include "rt_target.h"
@@ -32,7 +34,7 @@
 #include <unistd.h>
 
 enum {
-    MESSAGE_BYTES = 1024, /* twice what all tags and values of a step take */
+    MESSAGE_BYTES = 1024, /* twice the size of all tags and values of a step */
     SAME_SECOND = 100
 };
 
@@ -40,7 +42,7 @@ struct RtEvents {
     int fd; /* -1: lost */
     char path[PATH_MAX];
     uint32_t crc[256];
-    char lost[RT_ERROR_BYTES]; /* why; empty: it is not */
+    char lost[RT_ERROR_BYTES]; /* the reason; empty: not lost */
 };
 
 /* ---- messages -------------------------------------------------------------------- */
@@ -50,7 +52,7 @@ typedef struct Message {
     size_t n;
 } Message;
 
-enum { VARINT, FIXED64, BYTES, FIXED32 = 5 }; /* how a field is written */
+enum { VARINT, FIXED64, BYTES, FIXED32 = 5 }; /* wire types of fields */
 
 static void put_byte(Message *m, uint64_t byte)
 {
@@ -84,7 +86,7 @@ static void put_bytes(Message *m, unsigned field, const void *data, size_t n)
         put_byte(m, ((const unsigned char *)data)[i]);
 }
 
-/* The beginning of an event: when, and of which step. */
+/* The start of an event: its time and step. */
 static void put_event(Message *m, int64_t step)
 {
     struct timespec now;
@@ -131,7 +133,7 @@ static uint32_t masked_crc(const struct RtEvents *e, const unsigned char *s, siz
     return (x >> 15 | x << 17) + 0xA282EAD8u;
 }
 
-/* In one call, so that who reads meanwhile finds whole records. False with errno. */
+/* In one call, so that concurrent readers see whole records. False with errno. */
 static bool put_record(const struct RtEvents *e, const Message *m)
 {
     Message record = {.n = 0};
@@ -164,8 +166,9 @@ void rt_events_check(const Rt *rt)
         rt_fail(rt, RT_EXIT_ERROR, "--tensorboard %.500s: %s", dir, strerror(errno));
 }
 
-/* TensorBoard reads the files of a folder in the order of their names, which begin with a
- * second: one after those of all that are there, also where a clock went back. */
+/* TensorBoard reads the files of a folder in the order of their names, which start with a
+ * time in seconds: this takes a later one than all existing files, even after a clock
+ * went back. */
 static long long free_second(const char *dir)
 {
     static const char form[] = "events.out.tfevents.%lld";
@@ -174,7 +177,7 @@ static long long free_second(const char *dir)
     for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
         long long other;
         if (sscanf(e->d_name, form, &other) == 1 && other >= second &&
-            other < 9999999999) /* ten digits, as long as names are sorted so */
+            other < 9999999999) /* ten digits, so that names sort by time */
             second = other + 1;
     }
     if (d != NULL)
@@ -182,8 +185,8 @@ static long long free_second(const char *dir)
     return second;
 }
 
-/* A name of its own, whoever else writes to the folder. Where others put the name of the
- * machine stands the model's: folders of events are published. */
+/* A unique name, whatever else writes to the folder. It has the model's name where other
+ * programs put the machine's, because folders of events get published. */
 static bool open_file(const Rt *rt, struct RtEvents *e)
 {
     const char *dir = rt->state->flags.tensorboard;
@@ -203,7 +206,7 @@ static bool open_file(const Rt *rt, struct RtEvents *e)
     return fd >= 0;
 }
 
-/* The version that the format has, and where the run begins. */
+/* The format's version, and the step at which the run starts. */
 static bool begin_file(const Rt *rt, const struct RtEvents *e)
 {
     static const char version[] = "brain.Event:2";
@@ -232,8 +235,8 @@ void rt_events_open(Rt *rt)
     st->events = e;
 }
 
-/* It costs no step: the events repeat what --log says. The run fails with it in its end,
- * unless with --keep-going. */
+/* Losing events costs no step, because they repeat what --log says. The run fails at its
+ * end because of it, except with --keep-going. */
 static void events_lost(const Rt *rt, struct RtEvents *e)
 {
     snprintf(e->lost, sizeof e->lost, "--tensorboard %.500s: %s", e->path,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_hash.c: a hash that does not depend on ranks or layout. In: master weights. Out: the
- * weights hash.
+/* rt_hash.c: the weights hash, which does not depend on ranks or layout. In: master
+ * weights. Out: the hash.
  *
  * It is the sum modulo 2^64 over all elements of all parameters of
- *   mix(bits * K1 + (element + 1) * K2 + mix(parameter's place in the model)),
- * mix as in rt_hash.h, K1 and K2 odd: a sum has no order, and an element no neighbours,
- * so any cut of any parameter along any dim has it. bits: the element's own, in its
- * dtype; masters that are split are hashed as the floats they are; a segment without
- * masters is hashed in the dtype of its weights. */
+ *    mix(bits * K1 + (element + 1) * K2 + mix(parameter's place in the model)),
+ * with mix as in rt_hash.h, K1 and K2 odd. A sum has no order, and the term of an
+ * element does not depend on its neighbours, so any cut of any parameter along any dim
+ * gives the same hash. bits: the element's own, in its dtype; split masters are hashed
+ * as the floats they represent; a segment without masters is hashed in the dtype of
+ * its weights. */
 #include "rt_target.h"
 #include "state/rt_state.h"
 
@@ -15,7 +16,7 @@
 
 typedef struct HashShard {
     Rt *rt;
-    char *master, *weights; /* weights: of which master is the rest; or NULL */
+    char *master, *weights; /* weights: if the master is their remainder; or NULL */
     int64_t item;
     uint64_t sum;
 } HashShard;
@@ -26,7 +27,7 @@ static inline uint64_t element_hash(uint64_t bits, uint64_t element, uint64_t se
                   (element + 1) * UINT64_C(0xA0761D6478BD642F) + seed);
 }
 
-/* The bits of element i; weights: their first 16, where masters are split. */
+/* The bits of element i; weights: the first 16 of them, for split masters. */
 static inline uint64_t element_bits(const char *at, const rt_bf16 *weights, int64_t item,
                                     int64_t i)
 {

@@ -95,5 +95,5 @@ void rt_complete_weights(Rt *rt)
         }
     }
     rt_comm_drain(rt);
-    st->gathered_bytes = st->node_bytes = 0; /* they count what steps move */
+    st->gathered_bytes = st->node_bytes = 0; /* these count what steps move */
 }

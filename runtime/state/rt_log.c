@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_log.c: what programs read of a run. In: the step's results. Out: on rank 0 in --log
- * one JSON object that says what runs, then one for each step; in --stats the counters of
- * every rank. What a person reads is in rt_screen.c. */
+ * a JSON object that describes the run, then one per step; in --stats the counters of
+ * every rank. rt_screen.c prints what people read. */
 #include "job/rt_file.h"
 #include "job/rt_out.h"
 #include "rt_target.h"
@@ -21,8 +21,8 @@ static void log_failed(const Rt *rt)
     rt_fail(rt, RT_EXIT_ERROR, "--log %s: %s", rt->state->flags.log, strerror(errno));
 }
 
-/* A line is lost. With checkpoints that costs no step: the run saves the one at hand and
- * ends (rt_due.c), or, with --keep-going, goes on without its log. */
+/* Reports a lost line. With checkpoints that costs no step: the run saves the current one
+ * and ends (rt_due.c), or, with --keep-going, continues without its log. */
 static void line_lost(Rt *rt)
 {
     RtState *st = rt->state;
@@ -37,9 +37,9 @@ static void line_lost(Rt *rt)
     st->log = NULL;
 }
 
-/* Where the lines of steps after `step` begin: they will be written again. A line that
- * was cut short by a crash is dropped with them. A record of a run stays if steps of it
- * do. */
+/* Where the lines of steps after `step` start: they will be written again. An incomplete
+ * last line, left by a crash, is dropped with them. The record of a run stays if some of
+ * its steps do. */
 static long lines_end(FILE *f, int64_t step)
 {
     static const char record[] = "{\"run\": ";
@@ -59,7 +59,7 @@ static long lines_end(FILE *f, int64_t step)
     return end;
 }
 
-/* A run that was resumed goes on in the log that it has, if it is a file. */
+/* A resumed run appends to its log, if that is a file. */
 static void open_log(Rt *rt)
 {
     RtState *st = rt->state;
@@ -88,7 +88,7 @@ static double epoch_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* JSON has no words for what is not finite: null. */
+/* JSON cannot express numbers that are not finite: null. */
 static void json_result(FILE *f, const char *name, double x)
 {
     fprintf(f, "\"%s\": ", name);
@@ -129,7 +129,7 @@ static void put_resumed(const Rt *rt, FILE *f)
         fprintf(f, "null");
 }
 
-/* What runs from here on: the first line, and one more each time that it is resumed. */
+/* Describes the run from here on: the first line, and another one after each resume. */
 static void record(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
@@ -161,7 +161,7 @@ static void record(Rt *rt)
     line_ends(rt);
 }
 
-/* One object a line; the first key is the step, by which lines_end finds them. */
+/* One object per line; its first key is the step, by which lines_end finds it. */
 static void json_line(Rt *rt, double seconds)
 {
     const RtState *st = rt->state;

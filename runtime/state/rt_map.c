@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_map.c: the one map of what lies where. In: the tables of segments and parameters, a
- * box of a parameter, a mesh coordinate. Out: runs: elements of the box that are
+/* rt_map.c: the one map of where elements are. In: the tables of segments and parameters,
+ * a box of a parameter, a mesh coordinate. Out: runs: elements of the box that are
  * consecutive both in the parameter and in the shard there. Initial weights, updates,
- * matrices, checkpoints, hashes and debugging all ask here.
+ * matrices, checkpoints, hashes and debugging all use it.
  *
- * Ranks along a segment's axes hold a part of its parameters each, cut along cut_dim. A
+ * Ranks along a segment's axes each hold a part of its parameters, cut along cut_dim. A
  * part is a tensor of its own, row-major, at offset_elems of the segment, whose elements
- * are then dealt to the shards. gen/plan/layout.c is the same map in the generator. */
+ * are then divided into shards. gen/plan/layout.c is the same map in the generator. */
 #include "rt_target.h"
 #include "state/rt_state.h"
 
@@ -49,20 +49,21 @@ RtCoordinate rt_coordinate(const RtSegment *s, int rank)
     return (RtCoordinate){rt_group_index(s->axes, rank), rt_group_index(s->within, rank)};
 }
 
-/* What a box has of the part of its parameter that one number along the axes holds. */
+/* The intersection of a box with the part of its parameter at one number along the
+ * axes. */
 typedef struct BoxPart {
     const RtParam *param;
     int param_id;
     int64_t dim[RT_MAX_DIMS];   /* of the part */
-    int64_t first[RT_MAX_DIMS]; /* where its indices begin in the parameter */
-    int64_t from[RT_MAX_DIMS], to[RT_MAX_DIMS]; /* of the box, in the part */
+    int64_t first[RT_MAX_DIMS]; /* where its indices start in the parameter */
+    int64_t from[RT_MAX_DIMS], to[RT_MAX_DIMS]; /* of the box, relative to the part */
     int last;    /* the dims after it are whole, here and in the parameter: */
-    int64_t row; /* so many elements together */
+    int64_t row; /* so this many elements are consecutive */
     RtRunFn fn;
     void *ctx;
 } BoxPart;
 
-/* False: it is empty. */
+/* False if it is empty. */
 static bool box_part(BoxPart *b, const RtSegment *s, const RtBox *box, int along)
 {
     const RtParam *p = b->param;
@@ -85,8 +86,8 @@ static bool box_part(BoxPart *b, const RtSegment *s, const RtBox *box, int along
     return true;
 }
 
-/* Indices of dim 0 that have nothing between elements lo and hi of the segment are not
- * walked. False: none has. */
+/* Skips indices of dim 0 without elements between lo and hi of the segment. False: none
+ * has any. */
 static bool skip_rows(BoxPart *b, const RtSegment *s, int64_t lo, int64_t hi)
 {
     const int64_t row = rt_held_elems(s, b->param) / b->dim[0];
@@ -100,7 +101,7 @@ static bool skip_rows(BoxPart *b, const RtSegment *s, int64_t lo, int64_t hi)
     return b->from[0] < b->to[0];
 }
 
-/* Row k of the box: what of it is between lo and hi. */
+/* Emits the part of row k of the box between lo and hi. */
 static void row_run(const BoxPart *b, int64_t k, int64_t base, int64_t lo, int64_t hi)
 {
     const RtParam *p = b->param;
@@ -122,8 +123,8 @@ static void row_run(const BoxPart *b, int64_t k, int64_t base, int64_t lo, int64
         b->fn(b->ctx, &run);
 }
 
-/* Runs of the box between elements lo and hi of its segment, where the buffers of those
- * at a coordinate begin at base. */
+/* Runs of the box between elements lo and hi of its segment; base: where the buffers at
+ * that coordinate start. */
 static void box_runs(const RtTrainer *t, int param, const RtBox *box, int along,
                      int64_t base, int64_t lo, int64_t hi, RtRunFn fn, void *ctx)
 {
@@ -154,8 +155,8 @@ void rt_held_runs(const Rt *rt, int param, const RtBox *box, RtRunFn fn, void *c
     rt_box_runs(t, param, box, rt_coordinate(s, rt->rank), fn, ctx);
 }
 
-/* Runs of whole parameters between elements lo and hi of the segment, where this rank's
- * buffers begin at base. */
+/* Runs of whole parameters between elements lo and hi of the segment; base: where this
+ * rank's buffers start. */
 static void runs_between(const Rt *rt, const RtSegment *s, int64_t base, int64_t lo,
                          int64_t hi, RtRunFn fn, void *ctx)
 {
@@ -194,7 +195,7 @@ void rt_run_windows(void *ctx, const RtRun *run, RtWindowFn fn)
     }
 }
 
-/* As matrix_others of gen/ deals them: each parameter's on a multiple of so many. */
+/* As matrix_others of gen/ places them: each parameter's at a multiple of this. */
 enum { OTHERS_ALIGN_ELEMS = 8 };
 
 int64_t rt_second_moment(const Rt *rt, int segment, int64_t at)

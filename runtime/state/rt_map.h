@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_map.h: which elements of which parameters lie where (rt_map.c). */
+/* rt_map.h: which elements of which parameters are where (rt_map.c). */
 #ifndef RT_MAP_H
 #define RT_MAP_H
 
 #include "rt.h"
 
-/* Of a parameter: indices from .. to - 1 of each dim. */
+/* A box of a parameter: indices from .. to - 1 of each dim. */
 typedef struct RtBox {
     int64_t from[RT_MAX_DIMS], to[RT_MAX_DIMS];
 } RtBox;
 RtBox rt_box_rows(const RtParam *p, int64_t first, int64_t rows); /* of dim 0 */
 
-/* A mesh coordinate, as far as a segment knows it: the number along its axes, and that
- * of the shard. */
+/* The part of a mesh coordinate that matters to a segment: the number along its axes, and that of
+ * the shard. */
 typedef struct RtCoordinate {
     int along, part;
 } RtCoordinate;
@@ -24,30 +24,29 @@ typedef struct RtRun { /* consecutive elements of one parameter in one shard */
     int64_t shard_offset_elems, element, elems;
 } RtRun;
 typedef void (*RtRunFn)(void *ctx, const RtRun *run);
-/* (parameter, box) -> (mesh coordinate, segment offset): calls fn for the runs at one
- * coordinate, in the parameter's order; over all coordinates they have each element of
- * the box once. */
+/* (parameter, box) -> (mesh coordinate, segment offset): calls fn for the runs at one coordinate,
+ * in the parameter's order. Together, all coordinates have each element of the box once. */
 void rt_box_runs(const RtTrainer *t, int param, const RtBox *box, RtCoordinate at,
                  RtRunFn fn, void *ctx);
-/* The same at this rank's. */
+/* The same at this rank's coordinate. */
 void rt_held_runs(const Rt *rt, int param, const RtBox *box, RtRunFn fn, void *ctx);
 /* Calls fn for every run of the segment's shard that this rank holds. */
 void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
-/* The same for this rank's share of sums over all ranks: its shard, or where several
- * copies hold the shard, its part of the shard's grains. */
+/* The same for this rank's share of sums over all ranks: its shard, or some grains of it if several
+ * copies hold the shard. */
 void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
-/* A matrix that the optimizer treats whole: rows of its parameter. */
+/* The rows of its parameter that form a matrix, which the optimizer treats as a whole. */
 RtBox rt_matrix_box(const RtTrainer *t, const RtMatrix *m);
 /* Calls fn for each RT_WINDOW_ELEMS of the run: elements from .. from + n of it. */
 typedef void (*RtWindowFn)(void *ctx, const RtRun *run, int64_t from, int64_t n);
 void rt_run_windows(void *ctx, const RtRun *run, RtWindowFn fn);
-/* Of a parameter, what a rank has in the segment of all shards. */
+/* Number of elements of a parameter that a rank has in the segment of all shards. */
 int64_t rt_held_elems(const RtSegment *s, const RtParam *p);
-/* Where this rank's shard of the weights lies, in the symmetric space. */
+/* Where this rank's shard of the weights is in the symmetric space. */
 int64_t rt_param_part(const Rt *rt, const RtSegment *s);
 size_t rt_dtype_bytes(RtDtype d);
-/* Where in their buffer the second moments of element `at` of this rank's shard lie:
- * there, or, where the optimizer treats matrices as a whole, without room for those. */
+/* Where the second moments of element `at` of this rank's shard are in their buffer: at the same
+ * place, unless the optimizer treats matrices as a whole, which have none. */
 int64_t rt_second_moment(const Rt *rt, int segment, int64_t at);
 
 #endif

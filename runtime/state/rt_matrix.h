@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_matrix.h: where matrices that an optimizer treats whole lie, for rt_matrix.c of both
- * targets. In: tables of matrices, parameters, segments. Out: places in flat segments,
- * and what of a matrix each part of its segment has. */
+/* rt_matrix.h: where the matrices are that an optimizer treats as a whole, for rt_matrix.c of both
+ * targets. In: tables of matrices, parameters, segments. Out: places in flat segments, and the
+ * elements of a matrix in each part of its segment. */
 #ifndef RT_MATRIX_H
 #define RT_MATRIX_H
 
@@ -27,8 +27,8 @@ static inline void rt_take_run(void *ctx, const RtRun *run)
     *(RtRun *)ctx = *run;
 }
 
-/* What part k of its segment has of it; elems 0: nothing. No axes cut a matrix, so it is
- * one run at most. */
+/* The elements of the matrix in part k of its segment; elems 0: none. No axes cut a matrix, so they
+ * are at most one run. */
 static inline RtRun rt_run_of(const RtPlace *p, int64_t k)
 {
     RtRun run = {.elems = 0};
@@ -37,8 +37,8 @@ static inline RtRun rt_run_of(const RtPlace *p, int64_t k)
     return run;
 }
 
-/* The part of a matrix in part k of its segment: of the matrix, elements from .. to - 1;
- * false: none. */
+/* The part of a matrix in part k of its segment: elements from .. to - 1 of the matrix; false:
+ * none. */
 static inline bool rt_part_of(const RtPlace *p, int64_t k, int64_t *from, int64_t *to)
 {
     const RtRun run = rt_run_of(p, k);
@@ -47,8 +47,8 @@ static inline bool rt_part_of(const RtPlace *p, int64_t k, int64_t *from, int64_
     return run.elems > 0;
 }
 
-/* Where element `from` of the matrix lies among the directions of who holds part k, and
- * among the matrices of its owner: symmetric offsets. */
+/* Where element `from` of the matrix is: among the directions of the rank that holds part k, and
+ * among the matrices of its owner. Symmetric offsets. */
 static inline int64_t rt_held_at(const RtTrainer *t, const RtPlace *p, int64_t k,
                                  int64_t from)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_next.c: what to type when a run has ended. In: its flags, how it ended. Out: on
- * stdout where its checkpoint is, and commands that work as they stand there: to go on,
- * to sample, to evaluate. */
+/* rt_next.c: suggests commands when a run has ended. In: its flags, how it ended. Out: on
+ * stdout where its checkpoint is, and commands that can be pasted: to continue, to
+ * sample, to evaluate. */
 #include "job/rt_file.h"
 #include "state/rt_state.h"
 
 #include <string.h>
 
-/* ---- words that a shell reads back ----------------------------------------------- */
+/* ---- words quoted for a shell ---------------------------------------------------- */
 
 static bool is_plain(const char *word)
 {
@@ -16,7 +16,8 @@ static bool is_plain(const char *word)
     return *word != '\0' && word[strspn(word, plain)] == '\0';
 }
 
-/* Bytes that a terminal might obey, or that are of no character: in bash's form. */
+/* Does it have bytes that a terminal might obey, or that are not characters? These are
+ * written in bash's form. */
 static bool is_shown(const char *word)
 {
     while (*word != '\0' && rt_say_shown(word) > 0)
@@ -69,7 +70,7 @@ static bool is_flag(const char *word, const char *flag, bool *whole)
     return *whole || word[2 + n] == '=';
 }
 
-/* The same command, to more steps, or 0: to as many as it had. */
+/* The same command, with more steps; 0: with its own number. */
 static void put_same(const RtFlags *f, int64_t steps)
 {
     bool whole;

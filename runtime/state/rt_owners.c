@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_owners.c: matrices that an optimizer treats whole, on their way to the ranks that
- * own them and back: exchanges of both targets.
+/* rt_owners.c: moves matrices that an optimizer treats as a whole to the ranks that own
+ * them and back, by exchanges, for both targets.
  *
  * In: tables of matrices and batches, directions in the ranks' shards. Out: the exchange
- * of a batch each way: to the owner of a matrix its parts, from the ranks of its own copy
- * of the model, which hold it all among them; then to every rank, of all copies, its part
- * of the result. So the work is divided among all ranks, also where each of them holds
- * everything: what that costs is a part of what a sum over copies costs, and what it
- * saves is the time of the longest products of the step. A matrix is computed by one rank
- * on fixed tiles (rt_matrix.c): bits know neither mesh nor owners. */
+ * of a batch each way: the owner of a matrix gets its parts from the ranks of its own
+ * copy of the model, which together hold all of it; then every rank of all copies gets
+ * its part of the result. So the work is divided among all ranks, even if each of them
+ * holds everything: this costs a fraction of a sum over copies, and saves time of the
+ * longest products of the step. One rank computes a matrix on fixed tiles (rt_matrix.c),
+ * so the bits depend on neither mesh nor owners. */
 #include "rt_target.h"
 #include "state/rt_matrix.h"
 
-/* The parts of the batch's matrices, between their owners and who holds them. */
+/* Lists the parts of the batch's matrices, between their owners and their holders. */
 static void list(const Rt *rt, const RtOp *op, bool back, RtTransferFn *fn, void *ctx)
 {
     const RtTrainer *t = rt->trainer;
@@ -49,12 +49,13 @@ static void from_owners(const Rt *rt, const RtOp *op, RtTransferFn *fn, void *ct
 static RtOp exchange(const RtTrainer *t, int batch)
 {
     return (RtOp){.kind = RT_OP_EXCHANGE,
-                  .dtype = t->param_dtype == RT_F64 ? RT_F64 : RT_F32, /* of sums */
+                  .dtype = t->param_dtype == RT_F64 ? RT_F64 : RT_F32, /* dtype of sums */
                   .subject = rt_subject_batch(t, batch),
                   .of = &t->batches[batch]};
 }
 
-/* Each batch has segments of one kind: all are cut over the ranks of a copy, or none. */
+/* The segments of a batch are of one kind: either all are cut over the ranks of a copy,
+ * or none. */
 void rt_to_owners_start(Rt *rt, int batch)
 {
     const RtTrainer *t = rt->trainer;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_sample.c: `trainer sample`: the model goes on from a prompt. In: a checkpoint's
- * weights or a Hugging Face folder's, the prompt. Out: tokens on stdout, up to an id that
- * ends a text, which is not printed.
+/* rt_sample.c: `trainer sample`: the model continues a prompt. In: weights of a
+ * checkpoint or of a Hugging Face folder, the prompt. Out: tokens on stdout, up to an id
+ * that ends a text, which is not printed.
  *
- * Every token is a whole forward of one micro-batch over the last `seq` tokens: there is
- * no cache of keys and values. All ranks compute the same sequence and draw the same
- * tokens from equal logits, so nothing but weights travels. Token k (0: the first after
- * the prompt) is drawn by 53 bits of Philox(seed, site SAMPLE, k, stream 0), words 0 and
- * 1: a uniform number in [0, 1) against the running sum of probabilities, likeliest token
- * first, the lower id first of equals; so is the greedy one of temperature 0. */
+ * 1. Every token takes a whole forward of one micro-batch over the last `seq` tokens:
+ *    there is no KV cache.
+ * 2. All ranks compute the same sequence and draw the same tokens from equal logits, so
+ *    only weights travel.
+ * 3. Token k (0: the first after the prompt) is drawn by 53 bits of Philox(seed, site
+ *    SAMPLE, k, stream 0), words 0 and 1: a uniform number in [0, 1) is compared with the
+ *    running sum of probabilities, the likeliest token first, the lower id first among
+ *    equals. Temperature 0 takes the first one. */
 #include "job/rt_job.h"
 #include "rt_philox.h"
 #include "rt_target.h"
@@ -31,8 +33,8 @@ __attribute__((format(printf, 2, 3))) static int64_t wrong(char *error, const ch
     return -1;
 }
 
-/* Text, a token a byte; or ids with blanks or commas between them. Returns how many;
- * -1: error says why not. ids: NULL, or room for them. */
+/* Text, with a token per byte; or ids separated by blanks or commas. Returns how many;
+ * -1: error has the reason. ids: NULL, or room for them. */
 static int64_t read_prompt(const RtTrainer *t, const char *prompt, int32_t *ids,
                            char *error)
 {
@@ -73,8 +75,8 @@ static int64_t read_prompt(const RtTrainer *t, const char *prompt, int32_t *ids,
     return n;
 }
 
-/* --stop's ids, with commas between them, or `none`. Returns how many; -1: error says
- * why not. */
+/* The ids of --stop, separated by commas, or `none`. Returns how many; -1: error has the
+ * reason. */
 static int64_t read_stops(const RtTrainer *t, const char *text, int64_t *ids, char *error)
 {
     int64_t n = 0;
@@ -139,7 +141,7 @@ static double logit_at(RtDtype d, const void *logits, int64_t i)
                           : rt_f32_from_f16(((const uint16_t *)logits)[i]);
 }
 
-/* A prompt begins a document; a token document_end ends it. */
+/* A prompt starts a document; a token document_end ends it. */
 static void begin_documents(const RtTrainer *t, RtStage to)
 {
     int32_t start = 0;
@@ -152,7 +154,7 @@ static void begin_documents(const RtTrainer *t, RtStage to)
     }
 }
 
-/* The logits that follow the last `seq` of n tokens. */
+/* The logits after the last `seq` of n tokens. */
 static void forward(Rt *rt, const int32_t *ids, int64_t n, void *logits)
 {
     const RtTrainer *t = rt->trainer;
@@ -161,7 +163,7 @@ static void forward(Rt *rt, const int32_t *ids, int64_t n, void *logits)
     const int32_t row = (int32_t)(last - 1);
     const size_t bytes = (size_t)(t->micro_batch * seq) * sizeof(int32_t);
     memset(to.tokens, 0, bytes);
-    memset(to.targets, 0, bytes); /* a loss that nobody asks for */
+    memset(to.targets, 0, bytes); /* the loss is not used */
     memcpy(to.tokens, ids + n - last, (size_t)last * sizeof *ids);
     if (t->packed)
         begin_documents(t, to);
@@ -175,7 +177,7 @@ static void forward(Rt *rt, const int32_t *ids, int64_t n, void *logits)
                   t->vocab * (int64_t)rt_dtype_bytes(t->param_dtype));
 }
 
-/* all: of the vocabulary, likeliest first. */
+/* all: the vocabulary, likeliest first. */
 static int32_t draw(const RtFlags *f, Candidate *all, int64_t vocab, int64_t index)
 {
     const int64_t most = f->top_k > 0 && f->top_k < vocab ? f->top_k : vocab;
@@ -231,7 +233,7 @@ static void print_tokens(const Rt *rt, const int32_t *ids, int64_t n, bool first
         rt_fail(rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
 }
 
-/* It ends a text: as --stop says, or the folder that the weights come from. */
+/* Does the id end a text, according to --stop or the folder of the weights? */
 static bool is_stop(const RtState *st, int32_t id)
 {
     for (int i = 0; i < st->n_stops; i++)
@@ -253,7 +255,7 @@ void rt_sample(Rt *rt)
     const RtTrainer *t = rt->trainer;
     const RtFlags *f = &rt->state->flags;
     char error[RT_ERROR_BYTES];
-    if (!rt_sample_check(t, f, error)) /* ranks of a launcher come here unchecked */
+    if (!rt_sample_check(t, f, error)) /* a launcher's ranks have not been checked yet */
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     int64_t n = read_prompt(t, f->prompt, NULL, error);
     int32_t *ids = malloc((size_t)(n + f->sample_tokens) * sizeof *ids);

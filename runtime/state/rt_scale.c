@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_scale.c: the loss scale of f16 gradients. In: whether the step's gradient is finite,
- * which all ranks know alike. Out: the power of two that multiplies the gradient of the
- * logits, and that the norm and the optimizer divide by.
+ * equal on all ranks. Out: the power of two that multiplies the gradient of the logits,
+ * and by which the norm and the optimizer divide.
  *
- * The scale is that of a micro-batch's mean loss, as in other systems, but gradients here
+ * The scale refers to a micro-batch's mean loss, as in other systems, but gradients here
  * are those of the sum: the multiplier is scale / 2^floor(log2(tokens of a micro-batch)).
  * A gradient that is not finite skips the update and shrinks the scale; after `interval`
- * updates in a row it grows. At its least it explains nothing any more. */
+ * updates in a row it grows. At its minimum it no longer explains such a gradient. */
 #include "state/rt_state.h"
 
-enum { MOST_LOG2 = 40 }; /* it grows no further */
+enum { MOST_LOG2 = 40 }; /* its maximum */
 
 double rt_scale(const Rt *rt)
 {
@@ -22,7 +22,7 @@ double rt_scale(const Rt *rt)
     return scale;
 }
 
-#ifndef RT_CUDA /* there it is sent to the device: rt_norm.c */
+#ifndef RT_CUDA /* on CUDA it is sent to the device: rt_norm.c */
 float rt_loss_scale(const Rt *rt)
 {
     return (float)rt_scale(rt);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_schedule.c: the learning rate. In: the schedule, the index of a step. Out: the ratio
- * of its rate to the optimizer's lr. A trainer names its one schedule.
+ * of its rate to the optimizer's lr. A trainer has one schedule.
  *
- * Of step t (the first one is 0), with W steps of warm-up, S steps in all, D of decay,
- * r = min_ratio:
- *   t < W          (t + 1) / W; step 0 has 1 / W, step W - 1 has all of it
- *   constant       1
- *   inverse_sqrt   sqrt(W / (t + 1)), with 1 for W = 0: step W - 1 has 1, step 4 W - 1
- *                  has 1/2; it knows no end
- *   linear         1 - (1 - r) (t - W) / (S - W): step W has 1, step S - 1 is the last
- *                  above r
- *   cosine         r + (1 - r) (1 + cos(pi (t - W) / (S - W))) / 2: the same corners
- *   wsd            1 to step S - D, then 1 - (1 - r) (t - (S - D)) / D: step S - D is the
- *                  last with 1, step S - 1 the last above r
- *   t >= S         linear, cosine, wsd: r, beyond the schedule's end (--steps)
- * In double, with our own cosine: the same bits everywhere. */
+ * For step t (the first one is 0), with W steps of warm-up, S steps in all, D of decay, r
+ * = min_ratio:
+ *    t < W          (t + 1) / W: step 0 has 1 / W, step W - 1 has 1
+ *    constant       1
+ *    inverse_sqrt   sqrt(W / (t + 1)), with 1 for W = 0: step W - 1 has 1, step 4 W - 1
+ *                   has 1/2; it has no end
+ *    linear         1 - (1 - r) (t - W) / (S - W): step W has 1, step S - 1 is the last
+ *                   above r
+ *    cosine         r + (1 - r) (1 + cos(pi (t - W) / (S - W))) / 2: likewise
+ *    wsd            1 to step S - D, then 1 - (1 - r) (t - (S - D)) / D: step S - D is
+ * the last with 1, step S - 1 the last above r t >= S         linear, cosine, wsd: r,
+ * beyond the schedule's end (--steps) In double, with our own cosine: the same bits
+ * everywhere. */
 #include "state/rt_state.h"
 
 static double warming(const RtSchedule *s, int64_t step)
@@ -22,7 +22,7 @@ static double warming(const RtSchedule *s, int64_t step)
     return (double)(step + 1) / (double)s->warmup_steps;
 }
 
-/* How much of the way from step `begin` to the schedule's end is done. */
+/* The completed fraction of the way from step `begin` to the schedule's end. */
 static double done(const RtSchedule *s, int64_t begin, int64_t step)
 {
     return (double)(step - begin) / (double)(s->steps - begin);

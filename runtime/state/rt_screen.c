@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_screen.c: what a person sees of a run on stdout. In: the step's results. Out: on
- * rank 0, at the start a few lines, or with --verbose all that is known; a line for each
- * step, or on a terminal now and then, above the one that is redrawn (job/rt_live.c); at
- * the end what came of it, and what to type next (rt_next.c). */
+/* rt_screen.c: what people see of a run on stdout. In: the step's results. Out: on rank
+ * 0, at the start a few lines, or everything with --verbose; then a line per step, or on
+ * a terminal now and then, above the line that is redrawn (job/rt_live.c); at the end the
+ * result, and what to type next (rt_next.c). */
 #include "data/rt_data.h"
 #include "job/rt_out.h"
 #include "rt_target.h"
@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Seconds of the steps whose median is shown: of a longer run the last so many. */
+/* The median of step times is over at most this many recent steps. */
 enum { MOST_SECONDS = 4096 };
-/* On a terminal lines come after a twentieth of the time that has passed, but not more
- * often than this, nor less: an hour of training is about a hundred lines. */
+/* On a terminal, the pause between lines is a twentieth of the elapsed time, within these
+ * limits: an hour of training gives about a hundred lines. */
 static const double least_pause = 5, most_pause = 300;
 
 static struct Screen {
@@ -23,7 +23,7 @@ static struct Screen {
     double told;                  /* clock of the last line; 0: none */
     double first_ended;           /* clock of the end of the first step */
     double passed;                /* seconds in steps since the last line */
-    int64_t steps;                /* since then */
+    int64_t steps;                /* steps since then */
     int64_t n_seconds;            /* of all steps */
     double seconds[MOST_SECONDS]; /* a ring */
 } screen;
@@ -153,7 +153,7 @@ static bool is_due(const RtState *st)
     return rt_clock() - screen.told >= pause;
 }
 
-/* By the pace since the first step, which takes longer; with what came between steps. */
+/* By the pace since the first step, which is slower, including the time between steps. */
 static double left_seconds(const RtState *st)
 {
     const double now = rt_clock(), done = (double)(st->step + 1 - st->first_step);

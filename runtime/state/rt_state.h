@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_state.h: the state of a run: weights, the optimizer around its kernel, what ranks have
- * of them, the step's results and their log. */
+/* rt_state.h: the state of a run: weights, the optimizer around its kernel, what each rank has of
+ * them, the step's results and their log. */
 #ifndef RT_STATE_H
 #define RT_STATE_H
 
@@ -9,7 +9,7 @@
 
 /* ---- rt_collective.c ------------------------------------------------------------- */
 
-/* Where this rank has what it gives to a gather. */
+/* Where this rank has its contribution to a gather. */
 static inline char *rt_own_part(const Rt *rt, const RtOp *op)
 {
     const int64_t bytes = op->elems * (int64_t)rt_dtype_bytes(op->dtype);
@@ -20,7 +20,7 @@ static inline char *rt_own_part(const Rt *rt, const RtOp *op)
 
 /* The two hops of a sum; NULL: it takes one. */
 const RtHops *rt_hops(const Rt *rt, const RtOp *op);
-/* Counts bytes that this rank has read from another, or from each of its group. */
+/* Counts bytes that this rank has read from another, or from each rank of a group. */
 void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter);
 void rt_count_group(Rt *rt, RtGroup group, int64_t bytes, int64_t *counter);
 
@@ -38,38 +38,37 @@ static inline bool rt_is_last_round(const Rt *rt, int64_t round)
 
 /* ---- rt_update.c, rt_schedule.c -------------------------------------------------- */
 
-int64_t rt_sum_bytes(const RtTrainer *t); /* of a number in the dtype of sums */
+int64_t rt_sum_bytes(const RtTrainer *t); /* bytes of a number in the dtype of sums */
 /* The summed gradient of this rank's shard. */
 char *rt_grad_shard(const Rt *rt, int segment);
 double rt_learning_rate(const RtTrainer *t, int64_t step);
-/* The step's update is complete, or skipped: t of the optimizer, counters. */
+/* The step's update is complete or skipped: advances the optimizer's t and counters. */
 void rt_update_end(Rt *rt);
 bool rt_is_finite(double x);
 int64_t rt_step_tokens(const RtTrainer *t);
 
 /* ---- rt_scale.c ------------------------------------------------------------------ */
 
-double rt_scale(const Rt *rt);  /* by which gradients are too large; 1: none */
-void rt_scale_overflow(Rt *rt); /* not finite: a smaller scale may help */
+double rt_scale(const Rt *rt);  /* factor by which gradients are too large; 1: none */
+void rt_scale_overflow(Rt *rt); /* a gradient is not finite: a smaller scale may help */
 void rt_scale_step(Rt *rt);     /* at the end of a step, after its log */
 
 /* ---- rt_init.c, rt_hash.c, rt_debug.c -------------------------------------------- */
 
 void rt_init_weights(Rt *rt);
-/* Where each rank holds all weights: those that others wrote. Collective. */
+/* If each rank holds all weights: fetches the parts that others wrote. Collective. */
 void rt_complete_weights(Rt *rt);
-/* base[i] = x in dtype d. rest: it is the weight of an f32 master, which may keep the
- * rest of it. */
+/* base[i] = x in dtype d. rest: it is the weight of an f32 master, which may keep the remainder. */
 void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest);
 uint64_t rt_weights_hash(Rt *rt); /* collective */
 void rt_debug_gradients(Rt *rt, const char *path); /* collective */
 
 /* ---- rt_sample.c, rt_evaluated.c ------------------------------------------------- */
 
-/* False, and why: what the flags ask for cannot be. */
+/* False, with the reason: the flags ask for something impossible. */
 bool rt_sample_check(const RtTrainer *t, const RtFlags *f, char *error);
 void rt_sample(Rt *rt); /* collective */
-/* A model of bytes: text is its tokens. */
+/* Is it a model of bytes, whose tokens are text? */
 static inline bool rt_is_of_bytes(const RtTrainer *t)
 {
     return t->vocab <= 256;
@@ -81,22 +80,22 @@ void rt_evaluated(Rt *rt); /* collective: `trainer eval` */
 void rt_log_start(Rt *rt);
 void rt_log_step(Rt *rt, double seconds);
 void rt_log_end(Rt *rt); /* collective */
-/* The share of the device's peak that a step of so many seconds has had; 0: unknown. */
+/* The fraction of the device's peak that a step of this duration reached; 0: unknown. */
 double rt_mfu(const Rt *rt, double seconds);
 
 /* ---- rt_screen.c, rt_next.c: stdout ---------------------------------------------- */
 
 void rt_screen_start(Rt *rt);
 void rt_screen_step(Rt *rt, double seconds);
-void rt_screen_eval(Rt *rt);              /* of a run that computes no step */
-void rt_screen_end(Rt *rt, bool stopped); /* stopped: before the last step */
+void rt_screen_eval(Rt *rt);              /* for a run that computes no step */
+void rt_screen_end(Rt *rt, bool stopped); /* stopped: it ended before the last step */
 void rt_next_print(const Rt *rt, bool stopped);
 
 /* ---- rt_events.c: --tensorboard -------------------------------------------------- */
 
 /* Without the flag, and on other ranks than the first, these do nothing. */
-void rt_events_check(const Rt *rt); /* before anything is computed: may DIR be written? */
-void rt_events_open(Rt *rt);        /* once the run's first step is known */
+void rt_events_check(const Rt *rt); /* before anything is computed: can DIR be written? */
+void rt_events_open(Rt *rt);        /* when the run's first step is known */
 void rt_events_step(Rt *rt, double seconds);
 void rt_events_close(Rt *rt);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_update.c: what the optimizer needs around its kernel: the scale, the bias
- * corrections, and calls for the runs of this rank's shard (rt_map.c). In: the step's
- * norm and clip factor, shards of summed gradients. Out: calls of the emitted kernel.
+/* rt_update.c: the optimizer around its kernel: the scale, the bias corrections, and
+ * calls for the runs of this rank's shard (rt_map.c). In: the step's norm and clip
+ * factor, shards of summed gradients. Out: calls of the emitted kernel.
  *
  * The gradient is summed over all targets of the step, so its scale is clip factor /
- * targets, over the loss scale where there is one. Powers of beta are carried along by
- * multiplication, one an update: no pow. A loss or a norm that is not finite skips the
- * step's update: both are equal on all ranks, so all of them skip it. */
+ * targets, divided by the loss scale if there is one. Powers of beta are updated by one
+ * multiplication per update, without pow. If the loss or the norm is not finite the
+ * step's update is skipped; both are equal on all ranks, so all ranks skip it. */
 #include "rt_philox.h"
 #include "rt_target.h"
 #include "state/rt_state.h"
@@ -71,13 +71,13 @@ bool rt_is_finite(double x)
     return x - x == 0.0;
 }
 
-/* A skipped step was a step of the data and of the schedule, not of the optimizer. */
+/* A skipped step advances the data and the schedule, not the optimizer. */
 void rt_update_end(Rt *rt)
 {
     const RtOptimizer *o = &rt->trainer->optimizer;
     RtState *st = rt->state;
     if (st->skip) {
-        if (st->valid_tokens > 0) { /* a step without a target is no failure */
+        if (st->valid_tokens > 0) { /* a step without targets is not a failure */
             st->skipped++;
             st->skipped_in_a_row += !st->overflowed;
         }
@@ -99,10 +99,10 @@ typedef struct Shard {
     const char *grad;
     int64_t param_item, master_item, moment_item, grad_item, sum_item;
     int segment;
-    double lr_adjust; /* of a matrix; else 1 */
+    double lr_adjust; /* for a matrix; else 1 */
 } Shard;
 
-/* second: where the run's second moments lie. */
+/* second: where the run's second moments are. */
 static void call_kernel(const Shard *s, const RtRun *run, int64_t second)
 {
     const int64_t at = run->shard_offset_elems;
@@ -159,7 +159,7 @@ static void for_runs(Rt *rt, int segment, RtUpdateKernel kernel, bool matrices)
     const RtTrainer *t = rt->trainer;
     const RtSegment *g = &t->segments[segment];
 #ifdef RT_CUDA
-    const RtUpdate *update = rt_device_update(rt); /* the kernels look whether to skip */
+    const RtUpdate *update = rt_device_update(rt); /* the kernels check u->skip */
 #else
     const RtUpdate here = rt_update(rt), *update = &here;
     if (rt->state->skip)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_cudnn.c: attention by cuDNN. In: RtAttention of kernels.c. Out: enqueued kernels.
  *
- * A plan is made for each when the trainer starts, by the first engine that the library
- * proposes whose bits are the same every time and whose workspace is within the planned
- * one; it is named then. It depends on
- * the shape, the GPU and the library alone, which the platform's text has: so it is the
- * same on all ranks. */
+ * When the trainer starts, each gets a plan by the first engine that the library proposes
+ * whose bits are the same every time and whose workspace fits the planned one; the
+ * engine's name is printed then. The choice depends only on the shape, the GPU and the
+ * library, which are all in the platform's text, so it is the same on all ranks. */
 #define _GNU_SOURCE
 #include "cuda/rt_cudnn.h"
 #include "cuda/rt_gpu.h"
@@ -95,7 +94,8 @@ void rt_attention_prepare(RtAttention *a)
     }
 }
 
-/* Products over the pairs that the mask leaves: two, or five of the backward. */
+/* Flops of the products over the pairs that the mask leaves: two products, or five in the
+ * backward. */
 static double flops_of(const RtAttention *a)
 {
     const double s = (double)a->seq;
@@ -105,10 +105,10 @@ static double flops_of(const RtAttention *a)
            seen;
 }
 
-/* at: where each tensor lies, by its number; NULL: it has no part in it. */
+/* at: where each tensor is, by its number; NULL: not used. */
 static void run(Rt *rt, const RtAttention *a, void *at[RT_DNN_TENSORS], void *workspace)
 {
-    /* A library of before 9.10 takes no infinity here. */
+    /* Versions before 9.10 do not accept infinity here. */
     float scale = a->scale, window = (float)a->window, one = 1.0f;
     float hidden = cudnnGetVersion() < 91000 ? -FLT_MAX : -INFINITY;
     const RtDnnPlan *plan = a->plan;

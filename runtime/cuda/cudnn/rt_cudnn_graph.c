@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_cudnn_graph.c: causal attention and its backward as graphs of cuDNN's operations.
- * In: RtAttention. Out: a plan for a device.
+/* rt_cudnn_graph.c: causal attention and its backward as graphs of cuDNN operations. In:
+ * RtAttention. Out: a plan for a device.
  *
  * The library has no operation "attention": it recognises the graph of its parts, in the
- * order that they have here, and runs one kernel for all. Of the backward there are two
- * forms; this is the one that keeps the scores' gradients in a workspace of all pairs,
- * and adds in one order: its bits are the same every time. */
+ * order used here, and runs one kernel for all. The backward has two forms; this is the
+ * one that stores the scores' gradients in a workspace for all pairs and adds in a fixed
+ * order, so its bits are the same every time. */
 #define _GNU_SOURCE
 #include "cuda/rt_cudnn.h"
 
@@ -16,12 +16,12 @@ typedef cudnnBackendDescriptor_t Desc;
 
 enum { MAX_OPS = 32, MAX_MADE = 192, MAX_CONFIGS = 8, VIRTUAL = RT_DNN_TENSORS };
 
-/* The first call that fails is kept, and no other is made after it. */
+/* The first failing call is recorded, and no other is made after it. */
 typedef struct Graph {
     const RtAttention *a;
     Desc op[MAX_OPS], made[MAX_MADE];
     int n_ops, n_made;
-    int64_t next; /* number of a tensor that lies nowhere */
+    int64_t next; /* number of the next virtual tensor */
     cudnnStatus_t status;
     const char *failed;
 } Graph;
@@ -87,7 +87,7 @@ static cudnnDataType_t element(const RtAttention *a)
     return a->dtype == RT_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
 }
 
-/* Rows of `heads` heads, one a token, `row` elements apart: [sequence, head, token,
+/* Rows of `heads` heads, one per token, `row` elements apart: [sequence, head, token,
  * element]. */
 static Shape rows(const RtAttention *a, int64_t heads, int64_t row)
 {
@@ -95,14 +95,14 @@ static Shape rows(const RtAttention *a, int64_t heads, int64_t row)
                    {a->seq * row, a->head_dim, row, 1}};
 }
 
-/* As a product's right side has it: tokens last. */
+/* As the right operand of a product: tokens last. */
 static Shape turned(Shape s)
 {
     return (Shape){{s.dim[0], s.dim[1], s.dim[3], s.dim[2]},
                    {s.stride[0], s.stride[1], s.stride[3], s.stride[2]}};
 }
 
-/* Of every pair of tokens of a head; of every token of it. */
+/* For every pair of tokens of a head; for every token of it. */
 static Shape pairs(const RtAttention *a)
 {
     const int64_t s = a->seq;
@@ -119,7 +119,7 @@ static Desc real(Graph *g, int64_t number, Shape s)
     return tensor(g, number, element(g->a), s, 16, false);
 }
 
-/* A float for each query; lse may begin at any of them. */
+/* A float for each query; lse may start at any alignment. */
 static Desc numbers(Graph *g, int64_t number, int64_t heads)
 {
     return tensor(g, number, CUDNN_DATA_FLOAT, each(g->a, heads),
@@ -161,8 +161,8 @@ static Desc product(Graph *g, Desc a, Desc b, Desc c)
     return c;
 }
 
-/* y = x MODE b, or MODE x without b; with a mask: x where it is true, else b. Axis: of an
- * index, or -1. */
+/* y = x MODE b, or MODE x without b; with a mask: x where it is true, else b. Axis: for
+ * an index, or -1. */
 static Desc pointwise(Graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t type,
                       int64_t axis, Desc x, Desc b, Desc mask, Desc y)
 {
@@ -184,7 +184,7 @@ static Desc pointwise(Graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t type,
     return y;
 }
 
-/* Of floats that lie nowhere: of all pairs, or a number for each query. */
+/* The same on virtual floats: for all pairs, or a number per query. */
 static Desc with(Graph *g, cudnnPointwiseMode_t mode, Desc x, Desc b, Shape s)
 {
     return pointwise(g, mode, CUDNN_DATA_FLOAT, -1, x, b, NULL,
@@ -207,7 +207,7 @@ static Desc reduce(Graph *g, cudnnReduceTensorOp_t what, Desc x, Desc y)
     return y;
 }
 
-/* The same elements under another shape: how a graph turns a matrix. */
+/* The same elements in another shape: how a graph transposes a matrix. */
 static Desc reshape(Graph *g, Desc x, Desc y)
 {
     Desc op = make(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
@@ -223,7 +223,7 @@ static Desc index_of(Graph *g, int64_t axis, Desc scores)
                      NULL, nowhere(g, CUDNN_DATA_INT32, pairs(g->a)));
 }
 
-/* Scores of keys that a query does not see become such that their exp is 0. */
+/* Sets scores of keys that a query does not see so that their exp is 0. */
 static Desc hide(Graph *g, Desc scores, cudnnPointwiseMode_t mode, Desc a, Desc b)
 {
     const Shape all = pairs(g->a);
@@ -269,7 +269,7 @@ static void forward(Graph *g)
     product(g, p, real(g, RT_DNN_V, kv), real(g, RT_DNN_O, rows(a, a->heads, a->o_row)));
 }
 
-/* The gradient of keys or values: `weights` of all pairs, turned, times rows of all
+/* The gradient of keys or values: `weights` of all pairs, transposed, times rows of all
  * heads; then the sum over the heads that share them. */
 static void into_kv(Graph *g, Desc weights, Desc x, int64_t number)
 {
@@ -281,7 +281,7 @@ static void into_kv(Graph *g, Desc weights, Desc x, int64_t number)
         product(g, w, x, out);
         return;
     }
-    /* of each head: its rows together */
+    /* Each head's rows are adjacent. */
     Shape of_heads = s;
     of_heads.stride[0] = a->heads * a->seq * a->head_dim;
     of_heads.stride[1] = a->seq * a->head_dim;
@@ -343,7 +343,7 @@ static Desc engine_of(Graph *g, Desc config)
     return engine;
 }
 
-/* Does the library say of an engine that its bits may differ from run to run? */
+/* Does the library say that an engine's bits may differ from run to run? */
 static bool is_unsteady(Graph *g, Desc engine)
 {
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT] = {0};
@@ -357,7 +357,7 @@ static bool is_unsteady(Graph *g, Desc engine)
     return false;
 }
 
-/* Configurations that the library proposes, its first first; how many. */
+/* Configurations that the library proposes, in its order; returns how many. */
 static int propose(Graph *g, cudnnHandle_t handle, Desc device, Desc config[MAX_CONFIGS])
 {
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
@@ -382,8 +382,8 @@ static int propose(Graph *g, cudnnHandle_t handle, Desc device, Desc config[MAX_
     return g->status == CUDNN_STATUS_SUCCESS ? (int)n : 0;
 }
 
-/* False: the library cannot plan by this configuration, or its bits are not the same
- * every time; another may do. */
+/* False: the library cannot plan with this configuration, or its bits vary; another one
+ * may work. */
 static bool plan_by(Graph *g, cudnnHandle_t handle, Desc device, Desc config,
                     RtDnnPlan *plan)
 {

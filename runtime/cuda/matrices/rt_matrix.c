@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_matrix.c: matrices that an optimizer treats whole, where they are computed. In:
- * those of a batch that this rank owns, which rt_owners.c has brought here. Out: in the
- * same place, what the matrix kernel made of each; rt_owners.c takes it back.
+/* rt_matrix.c: computes the matrices that an optimizer treats as a whole. In: those of a
+ * batch that this rank owns, gathered by rt_owners.c. Out: in the same place, the result
+ * of the matrix kernel for each; rt_owners.c takes it back.
  *
- * The host does not know whether the update is to be skipped. Then the kernels before and
- * after, which write moments and weights, leave them; what is computed between them, of
- * whatever lies here, nobody reads. */
+ * The host does not know whether the update is to be skipped. If it is, the kernels
+ * before and after do not write moments and weights, and the results computed between
+ * them are ignored. */
 #include "cuda/rt_gpu.h"
 #include "state/rt_matrix.h"
 
-/* From where the matrix lies whole: at its owner, who has gathered it, or, where each
- * rank holds all of its segment, among the directions. */
+/* Reads the whole matrix: at its owner, who has gathered it, or among the directions if
+ * each rank holds all of its segment. */
 void rt_compute_matrices(Rt *rt, int batch)
 {
     const RtTrainer *t = rt->trainer;

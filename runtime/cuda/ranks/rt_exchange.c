@@ -4,7 +4,7 @@
  * counted bytes.
  *
  * All ranks list the transfers of all groups in one order, so both ends of each pair name
- * its parcels in that order, and all know the most that goes between two ranks. */
+ * its parcels in that order, and all know the largest amount between two ranks. */
 #include "cuda/rt_gpu.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct Exchange {
     int n;
 } Exchange;
 
-/* They grow in the first step, of which no graph is. */
+/* Grown in the first step, which is not part of a graph. */
 static RtParcel *parcels;
 static int room;
 static int64_t *sent; /* bytes, [from a rank][to another] */

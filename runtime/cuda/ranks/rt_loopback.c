@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_loopback.c: a transport for ranks that share a GPU, which NCCL refuses: for tests,
- * milliseconds a collective. In: the same calls as NCCL gets. Out: the same bytes, so the
- * same bits, by way of host memory that all ranks have mapped and pinned.
+/* rt_loopback.c: a transport for ranks that share a GPU, which NCCL refuses: for tests; a
+ * collective takes milliseconds. In: the same calls as for NCCL. Out: the same bytes, so
+ * the same bits, through host memory that all ranks have mapped and pinned.
  *
- * Each rank has a slot there. A collective is, piece by piece: meet; copy what the others
- * want into the own slot; meet; copy what they have laid into theirs. A meeting is a
- * function of the host within the stream: it says that this rank is there and waits until
- * all are. No kernel waits for another rank's, so nothing depends on what the device runs
- * side by side.
+ * Each rank has a slot there. A collective, piece by piece: meet; copy what the others
+ * need into the own slot; meet; copy from the others' slots. A meeting is a host function
+ * in the stream: it announces this rank and waits for all others. No kernel waits for
+ * another rank's, so nothing depends on what the device runs concurrently.
  *
- * Why it cannot deadlock: there is one stream for both kinds of collectives
- * (rt_gpu_open) and for the control words, so a rank comes to its meetings in the order
- * in which its host has enqueued them, which is the same on all ranks; all of them meet,
- * whatever group exchanges something. Before meeting n a rank waits for its own kernels
- * and for meetings before n, no more. Streams, events and counters do not know the step:
- * it may be captured as a graph and replayed. */
+ * Why it cannot deadlock:
+ * 1. One stream carries both kinds of collectives (rt_gpu_open) and the control words. So
+ *    a rank reaches its meetings in the order in which its host enqueued them, which is
+ *    the same on all ranks.
+ * 2. All ranks join every meeting, whatever group exchanges something.
+ * 3. Before meeting n a rank waits only for its own kernels and for earlier meetings.
+ * 4. Streams, events and counters do not depend on the step, so it can be captured as a
+ *    graph and replayed. */
 #define _GNU_SOURCE
 #include "cuda/rt_gpu.h"
 
@@ -26,7 +27,7 @@ enum { SLOT_BYTES = 4 << 20, PIECE_ALIGN = 256 };
 
 static Rt *this_rank;
 static char *slots;  /* [world_size][SLOT_BYTES] */
-static char *summed; /* pinned: the control words and losses of all ranks, added */
+static char *summed; /* pinned: sums of all ranks' control words and losses */
 static uint64_t meetings;
 static cudaEvent_t computed, added;
 static struct {
@@ -94,7 +95,7 @@ static void open_slots(Rt *rt)
     }
 }
 
-/* Nothing of its own can fail between ranks; one that is gone ends the meeting. */
+/* Nothing can fail between ranks; a lost rank ends the meeting. */
 static void check(const Rt *rt)
 {
     (void)rt;
@@ -118,8 +119,8 @@ static bool all_came(const void *count)
     return true;
 }
 
-/* Runs on a thread of the CUDA runtime: it calls nothing of CUDA's. Where the job is
- * aborted meanwhile it does not return (rt_pause). */
+/* Runs on a thread of the CUDA runtime, so it must not call CUDA. If the job is aborted
+ * meanwhile it does not return (rt_pause). */
 static void meet(void *unused)
 {
     const uint64_t count = ++meetings;
@@ -150,20 +151,20 @@ static void copy(Rt *rt, void *to, const void *from, int64_t bytes,
     }
 }
 
-/* Of `bytes`, what lies between at and at + piece. */
+/* The part of `bytes` between at and at + piece. */
 static int64_t rest(int64_t bytes, int64_t at, int64_t piece)
 {
     return bytes < at ? 0 : bytes - at < piece ? bytes - at : piece;
 }
 
-/* Bytes [at, at + n) of a parcel go, or come, by the slot: what one rank has for another
- * is one row of bytes, of which the slot has those from `at` of the row on. */
+/* Bytes [at, at + n) of a parcel go through the slot. Everything one rank has for another
+ * is one row of bytes, of which the slot holds those from `at` on. */
 typedef struct Slice {
     int64_t at, slot, n;
 } Slice;
 
-/* The parcel has bytes [*before, *before + bytes) of its row, of which [at, at + piece)
- * are on their way. */
+/* The parcel covers bytes [*before, *before + bytes) of its row, of which [at, at +
+ * piece) are in transfer. */
 static Slice slice_of(int64_t *before, int64_t bytes, int64_t at, int64_t piece)
 {
     const int64_t from = *before > at ? *before : at, end = *before + bytes;
@@ -180,7 +181,7 @@ static void gather(Rt *rt, int stream, const RtOp *op)
     const int mine = rt_group_index(op->group, rt->rank);
     const int64_t bytes = op->elems * (int64_t)rt_dtype_bytes(op->dtype);
     const char *from = rt_own_part(rt, op);
-    (void)stream; /* both are one */
+    (void)stream; /* both streams are one */
     for (int64_t at = 0; at < bytes; at += SLOT_BYTES) {
         const int64_t n = rest(bytes, at, SLOT_BYTES);
         enqueue(rt, meet);
@@ -198,13 +199,13 @@ static void gather(Rt *rt, int stream, const RtOp *op)
     }
 }
 
-/* most_bytes, the same on all ranks, says how often they meet. */
+/* most_bytes, the same on all ranks, determines the number of meetings. */
 static void exchange(Rt *rt, int stream, RtGroup group, const RtParcel *parcel, int n,
                      int64_t most_bytes)
 {
     const int mine = rt_group_index(group, rt->rank);
     const int64_t piece = SLOT_BYTES / rt_group_ranks(group) / PIECE_ALIGN * PIECE_ALIGN;
-    (void)stream; /* both are one */
+    (void)stream; /* both streams are one */
     for (int64_t at = 0; at < most_bytes; at += piece) {
         int64_t sent[RT_MAX_RANKS] = {0}, received[RT_MAX_RANKS] = {0};
         enqueue(rt, meet);
@@ -230,7 +231,8 @@ static void exchange(Rt *rt, int stream, RtGroup group, const RtParcel *parcel, 
     }
 }
 
-/* Integers, and losses of which all ranks but one have zero: no order changes them. */
+/* Integers, and losses that are zero on all ranks but one: any order gives the same
+ * sum. */
 static void add_control(void *unused)
 {
     const int64_t words = control_size.n_words, losses = control_size.n_losses;

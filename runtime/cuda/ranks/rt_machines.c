@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_machines.c: ranks on several machines. In: each machine's shared page. Out: pages
- * that say the same.
+ * with equal contents.
  *
- * What the hosts of ranks say to each other goes through the shared page and the control
- * areas, of which each rank writes its own. So it is enough that what a rank writes on
- * its machine comes to the others in the same order: first what it says, then how many
- * times it has spoken. The first rank's watcher of each machine has a connection with
- * that of rank 0's (rt_meet.c), which passes on what comes. One thread sends what has
- * changed whenever the bell rings, one receives.
- *
- * A rank overwrites what it said only once all have read it: what lies there when the
- * count is read is what belongs to the count. Messages travel in records that are sealed
- * (rt_door.h), so bytes that others insert, change or repeat are noticed. Each message
- * names its rank, which must live where the message comes from. Silence is told from
- * idleness by a message now and then; a connection that is silent or closed, or brings
- * anything else, ends the job. */
+ * 1. The hosts of ranks communicate through the shared page and the control areas, where
+ *    each rank writes only its own part. So it suffices that what a rank writes on its
+ *    machine reaches the others in the same order: first the content, then the counter.
+ * 2. The first rank's watcher of each machine has a connection to rank 0's (rt_meet.c),
+ *    which forwards messages. One thread sends changes whenever the bell rings, one
+ *    receives.
+ * 3. A rank overwrites its content only after all have read it. So the content present
+ *    when the counter is read belongs to that counter.
+ * 4. Messages travel in sealed records (rt_door.h), so inserted, changed or repeated
+ *    bytes are detected. Each message names its rank, which must be on the side that the
+ *    message comes from.
+ * 5. A message now and then distinguishes an idle link from a dead one. A connection that
+ *    is silent or closed, or delivers anything else, ends the job. */
 #define _GNU_SOURCE
 #include "cuda/ranks/rt_machines.h"
 #include "cuda/rt_arena.h"
@@ -36,7 +36,7 @@ enum { BUFFER_BYTES = 1 << 16 }; /* of a record with its seal */
 
 typedef enum { JOB, RANK, CONTROL, MAIL } Kind;
 typedef struct Head {
-    uint32_t kind, bytes; /* of what follows */
+    uint32_t kind, bytes; /* of the data that follow */
     int32_t rank, pad;
 } Head;
 typedef struct JobWord {
@@ -51,15 +51,15 @@ static struct {
     int links;
     RtJob *job;
     int64_t silence_ns;
-    _Atomic int ending, gone; /* this machine's ranks are done; so is the receiver */
+    _Atomic int ending, gone; /* this machine's ranks have ended; so has the receiver */
     pthread_t sender, receiver;
-    /* the sender's: what all links have been told */
+    /* the sender's: what has been sent to all links */
     RtView *told;
     JobWord told_job;
-    int64_t beat_ns; /* when all was told last, new or not */
+    int64_t beat_ns; /* when everything was last sent, changed or not */
 } net;
 
-/* ---- a link that breaks ---------------------------------------------------------- */
+/* ---- a broken link --------------------------------------------------------------- */
 
 static void lost(RtLink *l, const char *why)
 {
@@ -102,7 +102,7 @@ static void say(RtLink *l, Kind kind, int rank, const void *what, size_t bytes)
     l->out_bytes += sizeof head + bytes;
 }
 
-/* What is counted is read last by others, so first here. */
+/* Others read the counters last, so this reads them first. */
 static RtView view_of(RtRankShared *r)
 {
     RtView v = {.finished = atomic_load(&r->finished),
@@ -130,7 +130,8 @@ static char *control_of(int rank)
     return net.control + rank * rt_control_bytes(net.trainer);
 }
 
-/* To all links but that behind which it lives: what it says, then that it has. */
+/* Sends to all links except the one behind which the rank lives: first the content, then
+ * the counters. */
 static void say_rank(int rank, const RtView *v)
 {
     const RtView *told = &net.told[rank];
@@ -175,7 +176,7 @@ static void say_all(void)
     }
 }
 
-/* Until the next ring, or not long: as rt_pause sleeps. */
+/* Waits until the next ring, or briefly: like rt_pause. */
 static void listen_for(uint32_t bell)
 {
     const struct timespec longest = {0, TICK_MS * 1000000};
@@ -238,14 +239,14 @@ static void hear_rank(RtRankShared *r, const RtView *v)
     atomic_store(&r->done, v->done);
 }
 
-/* Of how long ago; a hair before 0 where the rank moved while its watcher looked. */
+/* How long ago; slightly negative if the rank moved while its watcher looked. */
 static bool is_age(int64_t ns)
 {
     const int64_t most = INT64_C(1000000000000000000); /* 30 years */
     return ns >= -most && ns <= most;
 }
 
-/* Whom a rank waits for is looked up by these. */
+/* Checks the indices by which the rank that another one waits for is looked up. */
 static bool makes_sense(const RtView *v)
 {
     const RtGroup ranks = (RtGroup)net.trainer->world_size;
@@ -256,8 +257,7 @@ static bool makes_sense(const RtView *v)
            v->place < net.trainer->n_places;
 }
 
-/* False: it is no message of a trainer's. Sets *news where one that sleeps may wait for
- * it. */
+/* False: not a trainer's message. Sets *news if a sleeping rank may be waiting for it. */
 static bool hear(const RtLink *l, const Head *h, const unsigned char *what, bool *news)
 {
     JobWord job;
@@ -298,7 +298,7 @@ static bool has_size(const Head *h)
     }
 }
 
-/* The messages of a record; false: they are not what a trainer says. */
+/* The messages of a record; false: not from a trainer. */
 static bool hear_record(const RtLink *l, const unsigned char *at, size_t bytes)
 {
     bool news = false, good = true;
@@ -320,8 +320,8 @@ static bool hear_record(const RtLink *l, const unsigned char *at, size_t bytes)
     return good;
 }
 
-/* All whole records that have come; false: the other machine did not seal one of them,
- * or it lies. */
+/* All complete records received; false: one was not sealed by the other machine, or is
+ * invalid. */
 static bool hear_all(RtLink *l)
 {
     size_t at = 0;
@@ -360,7 +360,7 @@ static void receive(RtLink *l)
     l->closed = true;
 }
 
-/* Waits for one of the links; false: all are closed. */
+/* Waits for any of the links; false: all are closed. */
 static bool receive_some(struct pollfd *p)
 {
     int open = 0;
@@ -385,7 +385,7 @@ static void *receive_on(void *polls)
         for (int i = 0; i < net.links; i++) {
             RtLink *l = &net.link[i];
             if (now - last > 4 * TICK_MS * INT64_C(1000000))
-                l->heard_ns = now; /* this process was stopped: nobody is to blame */
+                l->heard_ns = now; /* this process was stopped: that does not count */
             if (!l->closed && now - l->heard_ns > net.silence_ns) {
                 char why[96];
                 snprintf(
@@ -402,9 +402,10 @@ static void *receive_on(void *polls)
     return NULL;
 }
 
-/* ---- the beginning and the end --------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------- */
 
-/* More ranks of a machine than the plan's nodes have, or fewer, only cost time. */
+/* Warns if a machine has more or fewer ranks than the plan's nodes: this only costs
+ * time. */
 static void check_nodes(void)
 {
     const int ranks = net.trainer->world_size, here = rt_ranks_here(net.shared, ranks);
@@ -423,7 +424,7 @@ bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
                       int64_t patience_ns, char *error)
 {
     const int64_t bytes = t->world_size * rt_control_bytes(t);
-    /* sooner than its ranks are blamed for standing still */
+    /* Earlier than its ranks would be reported as stalled. */
     const double half = f->deadline_seconds / 2;
     const double silence = half <= 0 ? SILENCE_S : half < 2 ? 2 : half;
     net.trainer = t;
@@ -442,7 +443,7 @@ bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
     bool enough = net.told != NULL;
     for (int i = 0; i < net.links; i++) {
         RtLink *l = &net.link[i];
-        /* nobody else hears anything while one takes nothing in */
+        /* While one link accepts nothing, the others receive nothing either. */
         const struct timeval most = {.tv_sec = (time_t)(silence / 2)};
         setsockopt(l->socket, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
         l->in = malloc(BUFFER_BYTES);
@@ -463,14 +464,14 @@ void rt_machines_start(RtJob *job)
     if (!job->leads)
         return;
     net.job = job;
-    /* they may have come long before the last one */
+    /* They may have arrived long before the last one. */
     for (int i = 0; i < net.links; i++)
         net.link[i].heard_ns = rt_clock_ns();
     struct pollfd *polls = calloc((size_t)net.links, sizeof *polls);
     if (polls == NULL || pthread_create(&net.receiver, NULL, receive_on, polls) != 0 ||
         pthread_create(&net.sender, NULL, send_on, NULL) != 0) {
         rt_say("trainer: error: no thread for the other machines");
-        _exit(RT_EXIT_ERROR); /* its rank ends with it, and the others see that */
+        _exit(RT_EXIT_ERROR); /* its rank ends with it, and the others notice */
     }
 }
 
@@ -487,7 +488,7 @@ void rt_machines_end(RtJob *job)
     atomic_store(&net.ending, 1);
     rt_ring(net.shared);
     pthread_join(net.sender, NULL);
-    /* the others close when they have read all that was sent */
+    /* The others close after reading everything that was sent. */
     for (int ms = 0; ms < LINGER_MS && atomic_load(&net.gone) == 0; ms += 10) {
         const struct timespec nap = {0, 10000000};
         nanosleep(&nap, NULL);

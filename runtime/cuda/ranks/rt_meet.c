@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_meet.c: machines find each other. In: where they meet, by --meet or the launcher's
- * MASTER_ADDR and MASTER_PORT; the ranks of this one; the job's secret. Out: connections
- * on which both ends have proved that they know it (rt_door.h).
+/* rt_meet.c: how machines find each other. In: where they meet, from --meet or the
+ * launcher's MASTER_ADDR and MASTER_PORT; the ranks of this machine; the job's secret.
+ * Out: connections on which both ends have proved that they know it (rt_door.h).
  *
- * The machine of rank 0 listens there, on the addresses that this names and no others,
- * until the ranks of all machines have come; each says which are its own. Strangers learn
- * nothing and do not delay others. A machine that leaves before the start may come back;
- * one that names ranks which are here already is refused, and the job goes on.
- *
- * Machines start at different times, and names, networks and ports come up late. So a
- * visitor tries all addresses again, ever less often, until its patience ends, and then
- * says what was wrong. Only a refusal by rank 0's machine itself is final. Rank 0's
- * machine waits as long as it has patience; a visitor that has reached it waits for its
- * answer as long as that, and a little longer. */
+ * 1. The machine of rank 0 listens there, only on its own addresses among those named,
+ *    until the ranks of all machines have arrived. Each machine says which ranks are its
+ *    own. Strangers learn nothing and cannot delay others.
+ * 2. A machine that leaves before the start may return. One that names ranks which are
+ *    present already is refused, and the job continues.
+ * 3. Machines start at different times, and names, networks and ports become available
+ *    late. So a visitor tries all addresses again, less and less often, until its time is
+ *    up, and then reports the problem. Only a refusal by rank 0's machine itself is
+ *    final.
+ * 4. Rank 0's machine waits as long as its time limit; a visitor that has reached it
+ *    waits that long, and a little longer, for the answer. */
 #define _GNU_SOURCE
 #include "job/rt_door.h"
 #include "cuda/ranks/rt_machines.h"
@@ -32,8 +33,8 @@
 #define MAGIC UINT64_C(0x6673647067656e33)
 #define DOOR "machines"
 enum {
-    CONNECT_MS = 5000,   /* a network that drops what it does not like says nothing */
-    GREETING_MS = 10000, /* of a busy host; its own patience with a visitor is shorter */
+    CONNECT_MS = 5000,   /* a network that drops packets gives no answer */
+    GREETING_MS = 10000, /* for a busy host; its own limit for a visitor is shorter */
     SEND_MS = 5000,
     FIRST_REST_MS = 50,
     MOST_REST_MS = 1000,
@@ -41,9 +42,9 @@ enum {
 };
 
 typedef struct Hello {
-    uint64_t magic, view_bytes; /* builds alike have messages alike */
+    uint64_t magic, view_bytes; /* equal builds have equal messages */
     uint64_t numerics_hash, job;
-    uint64_t process; /* a number that no other one has */
+    uint64_t process; /* a random number, unique to this process */
     int32_t rank, world_size;
     uint8_t here[RT_MAX_RANKS];
 } Hello;
@@ -60,12 +61,12 @@ typedef struct Meeting {
     const RtTrainer *trainer;
     const RtJoin *join;
     RtSecret secret;
-    RtPlaces places; /* rank 0's machine, by one or more of its addresses */
+    RtPlaces places; /* rank 0's machine, one or more addresses */
     Hello mine;
     int64_t patience_ns, until_ns;
     RtLink *link;
     int links;
-    char note[300]; /* of one that was refused, for the end */
+    char note[300]; /* about a refused one, for the end */
     char *error;
 } Meeting;
 
@@ -84,8 +85,8 @@ static int64_t in_ms(int64_t ms)
     return rt_clock_ns() + ms * 1000000;
 }
 
-/* A pause before the next try, longer each time and not the same on all machines; false:
- * there is no time for another. */
+/* Pauses before the next try, longer each time and differently on each machine; false: no
+ * time for another try. */
 static bool rest(const Meeting *m, int64_t *ms)
 {
     const uint64_t seed[2] = {(uint64_t)m->join->rank, (uint64_t)rt_clock_ns()};
@@ -156,7 +157,7 @@ static void turn_away(RtVisitor *v, int what, const char *text)
     close(v->socket);
 }
 
-/* Its ranks, of which it is one; 0: they make no sense, or are here already. */
+/* Its ranks, of which it is one; 0: they are invalid, or present already. */
 static int ranks_of(Meeting *m, const Hello *h, char *why, size_t bytes)
 {
     int ranks = 0;
@@ -175,8 +176,8 @@ static int ranks_of(Meeting *m, const Hello *h, char *why, size_t bytes)
     return ranks;
 }
 
-/* Machines that came and left before the start: they may come again. A process that comes
- * again has left, even if its old connection seems open. */
+/* Machines that left before the start: they may return. If a process comes again, it has
+ * left before, even if its old connection seems open. */
 static void see_who_left(Meeting *m, uint64_t process, int *missing)
 {
     int kept = 0;
@@ -195,7 +196,7 @@ static void see_who_left(Meeting *m, uint64_t process, int *missing)
     m->links = kept;
 }
 
-/* One that knows the secret; false when the job cannot go on. */
+/* Admits one that knows the secret; false if the job cannot continue. */
 static bool let_in(Meeting *m, RtVisitor *v, int *missing)
 {
     Hello h;
@@ -256,7 +257,7 @@ static bool answer_all(Meeting *m, bool good)
     return good;
 }
 
-/* A connection for each machine may be more than a process has at first. */
+/* One connection per machine may exceed the process's initial limit. */
 static void allow_descriptors(void)
 {
     struct rlimit l;
@@ -279,7 +280,7 @@ static bool host(Meeting *m)
     while (good && missing > 0 && rt_clock_ns() < m->until_ns) {
         if (rt_door_wait(&d, 100, &guest))
             good = let_in(m, &guest, &missing);
-        see_who_left(m, m->mine.process, &missing); /* of no visitor */
+        see_who_left(m, m->mine.process, &missing); /* no visitor */
     }
     good = good && (missing == 0 || say_missing(m, &d, missing));
     rt_door_close(&d);
@@ -290,7 +291,8 @@ static bool host(Meeting *m)
 
 typedef enum { IN, AGAIN, NEVER } Outcome;
 
-/* What went wrong, in order of what it says: the last of all addresses is reported. */
+/* What went wrong, least informative first: the last one over all addresses is
+ * reported. */
 typedef enum { NOWHERE, NO_CONNECTION, CUT_OFF, NO_TRAINER, NO_SECRET, BUSY } Trouble;
 typedef struct Round {
     Trouble worst;
@@ -306,7 +308,7 @@ static Outcome again(Round *r, Trouble kind, const char *why)
     return AGAIN;
 }
 
-/* -1, and why: not in this time. */
+/* -1 with the reason: not within this time. */
 static int connect_to(const struct addrinfo *a, int64_t ms, const char **why)
 {
     const struct timeval most = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 + 1000};
@@ -340,7 +342,7 @@ static Outcome greet(const Meeting *m, int s, RtGreeting *g, Round *r)
                                  "another one there?");
 }
 
-/* Says who is here; the answer comes when all are there. */
+/* Says which ranks are here; the answer comes when all are present. */
 static Outcome ask(Meeting *m, int s, RtGreeting *g, Round *r)
 {
     const int64_t until_ns = rt_clock_ns() + m->patience_ns + INT64_C(3000000000);
@@ -375,7 +377,8 @@ static Outcome try_address(Meeting *m, const struct addrinfo *a, int64_t ms, Rou
     return o;
 }
 
-/* Each address has its share of the time that is left: the first may lead nowhere. */
+/* Each address gets its share of the remaining time, because the first may lead
+ * nowhere. */
 static Outcome try_place(Meeting *m, const RtPlace *p, Round *r)
 {
     const char *why;
@@ -403,7 +406,7 @@ static Outcome try_all(Meeting *m, Round *r)
     return o;
 }
 
-/* What the last round found, and what an earlier one did, if that says more. */
+/* Reports the last round's problem, or an earlier one that is more informative. */
 static bool give_up(Meeting *m, const Round *last, const Round *worst)
 {
     const bool earlier = worst->worst > last->worst;

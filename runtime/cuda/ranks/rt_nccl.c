@@ -2,15 +2,15 @@
 /* rt_nccl.c: NCCL as the transport between GPUs. In: groups of ranks, buffers of the
  * arena. Out: its calls on the gather, the reduce and the compute stream.
  *
- * There is a communicator for each set of groups on each stream, made at its first use,
- * which is the same on all ranks: the two streams run side by side, and NCCL is told to
- * keep the order in which the host starts them, the same on all ranks. One that cannot
- * be told has one stream for both (rt_gpu_open).
- *
- * The symmetric space is NCCL's own memory and is registered with every communicator: it
- * lies at the same offsets on all ranks, so they reach each other's without copies.
- * Gathers take no multiprocessor from the mathematics: within a machine the copy engines
- * move them, where NCCL and the links allow it; NCCL takes its kernels where not. */
+ * 1. There is a communicator for each set of groups on each stream, made at its first
+ *    use, which is at the same point on all ranks. The two streams run concurrently, and
+ *    NCCL is configured to keep the order in which the host starts operations, which is
+ *    the same on all ranks. If its version cannot do this, one stream carries both
+ *    (rt_gpu_open).
+ * 2. The symmetric space is NCCL's own memory, registered with every communicator. It has
+ *    the same offsets on all ranks, so they access each other's without copies.
+ * 3. Gathers use no multiprocessor: within a machine the copy engines move them, where
+ *    NCCL and the links support it; elsewhere NCCL uses kernels. */
 #include "cuda/rt_gpu.h"
 
 #include <nccl.h>
@@ -95,7 +95,7 @@ static void release(Rt *rt, char *at)
     RT_CUDA_CALL(rt, cudaFree(at));
 }
 
-/* A rank that NCCL can give no window gets NULL, and its collectives are as without. */
+/* A rank for which NCCL has no window gets NULL, and its collectives run without one. */
 static void open_window(Rt *rt, Comm *c)
 {
 #if HAS_WINDOWS
@@ -121,8 +121,8 @@ static void close_window(Rt *rt, Comm *c)
 #endif
 }
 
-/* By NCCL_COMM_ID ranks would find each other at a place in the environment, and know
- * each other by a constant: any stranger would be one of them. */
+/* With NCCL_COMM_ID, ranks would meet at an address from the environment and recognise
+ * each other by a constant, so that any stranger could join. */
 static const char comm_id[] = "NCCL_COMM_ID";
 
 static void forget_comm_id(const Rt *rt)
@@ -137,11 +137,11 @@ static void forget_comm_id(const Rt *rt)
     }
 }
 
-/* It has a random number, by which NCCL knows those who were given it. */
+/* It contains a random number, by which NCCL recognises its holders. */
 static void first_word(Rt *rt, ncclUniqueId *id)
 {
     RT_NCCL_CALL(rt, ncclGetUniqueId(id));
-    if (getenv(comm_id) != NULL) { /* its first call reads its files */
+    if (getenv(comm_id) != NULL) { /* NCCL's first call reads its files */
         rt_fail(rt, RT_EXIT_ERROR,
                 "a file of NCCL's (/etc/nccl.conf, ~/.nccl.conf or the one that "
                 "NCCL_CONF_FILE names) sets %s, with which strangers could join the "
@@ -150,12 +150,12 @@ static void first_word(Rt *rt, ncclUniqueId *id)
     }
 }
 
-/* Rank 0's word reaches the others through its control area. */
+/* The others get rank 0's id through its control area. */
 static void open_world(Rt *rt)
 {
     ncclUniqueId id = {0};
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two streams, one order */
-    setenv("NCCL_NVLS_ENABLE", "0", 0);           /* sums differ from run to run */
+    setenv("NCCL_NVLS_ENABLE", "0", 0);           /* else sums differ between runs */
     forget_comm_id(rt);
     if (rt->rank == 0)
         first_word(rt, &id);
@@ -256,7 +256,7 @@ static void exchange(Rt *rt, int queue, RtGroup group, const RtParcel *parcel, i
     RT_NCCL_CALL(rt, ncclGroupEnd());
 }
 
-/* Headers before 2.28 may name it to C++ alone; the number is NCCL's for good. */
+/* Headers before 2.28 may define it for C++ only; the number is fixed in NCCL's ABI. */
 enum { BFLOAT16 = 9 };
 #if NCCL_VERSION_CODE >= 22800
 _Static_assert((int)BFLOAT16 == (int)ncclBfloat16, "what NCCL calls it");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_place.c: where machines meet. In: --meet, or a launcher's MASTER_ADDR and
  * MASTER_PORT. Out: places, their addresses, and on rank 0's machine sockets that listen
- * at those of them that are its own, and at no others. */
+ * on those addresses among them that are its own, and no others. */
 #define _GNU_SOURCE
 #include "cuda/ranks/rt_machines.h"
 
@@ -37,7 +37,7 @@ static bool read_place(const char *text, size_t bytes, long port, RtPlace *p)
     const bool brackets = word[0] == '[' && strchr(word, ']') != NULL;
     if (port == 0) {
         char *colon = strrchr(word, ':');
-        /* an address of many colons says by its brackets where it ends */
+        /* Brackets mark the end of an address with several colons. */
         if (colon == NULL || (brackets ? colon[-1] != ']' : strchr(word, ':') != colon))
             return false;
         port = strtol(colon + 1, &end, 10);
@@ -59,7 +59,7 @@ static bool read_place(const char *text, size_t bytes, long port, RtPlace *p)
     return true;
 }
 
-/* A place, or several with commas between. */
+/* A place, or several separated by commas. */
 static bool read_places(RtPlaces *p, const char *text, long port)
 {
     p->n = 0;
@@ -79,7 +79,7 @@ static bool read_places(RtPlaces *p, const char *text, long port)
     return true;
 }
 
-/* Where torchrun keeps a store of its own at MASTER_PORT, the next one is ours. */
+/* torchrun keeps a store of its own at MASTER_PORT, so ours is the next port. */
 static bool of_environment(RtPlaces *p, char *error)
 {
     const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT"),
@@ -131,7 +131,7 @@ static bool is_loopback(const struct sockaddr *a)
                127;
 }
 
-/* This machine's own, that others may reach: "10.0.0.5, 192.168.1.5" */
+/* This machine's addresses that others may reach: "10.0.0.5, 192.168.1.5" */
 static void own_addresses(char *text, size_t bytes)
 {
     struct ifaddrs *list = NULL;
@@ -151,8 +151,8 @@ static void own_addresses(char *text, size_t bytes)
     freeifaddrs(list);
 }
 
-/* A machine's own name is often the loopback's there: others would not reach it. Who
- * writes the loopback's address, or localhost, means it. */
+/* A machine's own name often resolves to loopback there, where others could not reach it.
+ * If the user writes the loopback address, or localhost, it is intended. */
 static bool can_be_reached(const RtPlace *p, const struct addrinfo *list, char *error)
 {
     struct addrinfo *numbers;
@@ -196,7 +196,7 @@ bool rt_place_listen(const RtPlace *p, RtDoor *d, const char **why, bool *again,
 {
     int reason = 0;
     struct addrinfo *list = rt_place_addresses(p, 0, why);
-    if (list == NULL) { /* names come up late */
+    if (list == NULL) { /* names may become available late */
         *again = true;
         return true;
     }
@@ -209,7 +209,7 @@ bool rt_place_listen(const RtPlace *p, RtDoor *d, const char **why, bool *again,
         const int s = open_listener(a, &reason);
         if (s >= 0) {
             d->listener[d->listeners++] = s;
-        } else { /* a job that is just ending may still have the port */
+        } else { /* a job that is just ending may still use the port */
             *why = strerror(reason);
             *again = *again || reason == EADDRINUSE;
         }

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_tree.c: collectives between ranks, over whatever transport carries the bytes (NCCL,
- * or the loopback). In: their records. Out: exchanges and ordered additions on the
- * collective's stream.
+/* rt_tree.c: collectives between ranks, over any transport (NCCL, or the loopback). In:
+ * their records. Out: exchanges and ordered additions on the collective's stream.
  *
- * A sum has the order that its record names. For the tree every rank sends the others
- * their parts (a staged all-to-all, slice by slice into a planned buffer), then a kernel
- * adds what came, node by node; it takes two hops where the tables say so (RtHops). In
- * the library's order the transport sums. */
+ * A sum has the order in its record. For the tree, every rank sends the others their
+ * parts (a staged all-to-all, slice by slice into a planned buffer), then a kernel adds
+ * them node by node; it takes two hops if the tables say so (RtHops). In the library's
+ * order the transport sums. */
 #include "cuda/rt_gpu.h"
 
 const RtTransport *rt_transport;
 
 /* ---- sums ------------------------------------------------------------------------ */
 
-/* Parts of a flat buffer: part k of the group's ranks begins at k * stride and has
+/* Parts of a flat buffer: part k of the group's ranks starts at k * stride and has
  * `elems` elements, but none at or beyond `total`. */
 typedef struct Parts {
     RtGroup group;
@@ -29,15 +28,15 @@ static int64_t part_elems(const Parts *p, int k, int64_t at, int64_t slice)
     return n < 0 ? 0 : n < slice ? n : slice;
 }
 
-/* A sum on its way: in which dtype, on which stream. */
+/* A sum in progress: its dtype and stream. */
 typedef struct Sum {
     Rt *rt;
     int stream;
     int64_t item_bytes;
 } Sum;
 
-/* out = the tree over the group of this rank's part of theirs; out may be that part of
- * ours. */
+/* out = the tree sum over the group of this rank's part; out may be that part of our own
+ * buffer. */
 static void sum_parts(const Sum *s, const Parts *p, char *out)
 {
     Rt *rt = s->rt;
@@ -92,7 +91,7 @@ static void sum_group(const Sum *s, const RtOp *op, int64_t part, int64_t elems,
     sum_parts(s, &p, out);
 }
 
-/* After each rank has its part of the sum, the others get it, too. */
+/* After each rank has its part of the sum, copies it to the others. */
 static void spread(const Sum *s, const Parts *p)
 {
     Rt *rt = s->rt;
@@ -114,7 +113,7 @@ static void spread(const Sum *s, const Parts *p)
 static void all_reduce(const Sum *s, const RtOp *op)
 {
     const int ranks = rt_group_ranks(op->group);
-    /* of whole grains; the last slices may be short, or empty */
+    /* In whole grains; the last slices may be short, or empty. */
     const int64_t grains = (op->elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
     const int64_t slice = (grains + ranks - 1) / ranks * RT_GRAIN_ELEMS;
     const int64_t first = rt_group_index(op->group, s->rt->rank) * slice;
