@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_resume.c: the start of a run with checkpoints. In: their folder. Out: weights,
- * masters, moments and the state of the newest one that is sound; or step 0, in an empty
- * folder only.
+ * masters, moments and the state of the newest intact one; or step 0, only in an empty
+ * folder.
  *
  * All ranks verify a checkpoint together, and each reads its own slices, whatever mesh
- * wrote them. One that does not verify is told of and passed over: what it left in the
- * arena is overwritten by an older one, or the run ends. One of other mathematics is
- * refused. No pointer file says which is the newest: names and manifests do. */
+ * wrote them. One that does not verify is reported and skipped: an older one overwrites
+ * what it left in the arena, or the run ends. One with different mathematics is refused.
+ * No pointer file says which is the newest: names and manifests do. */
 #define _GNU_SOURCE
 #include "checkpoint/rt_checkpoint.h"
 #include "job/rt_out.h"
@@ -21,7 +21,8 @@
 
 /* ---- the folder ------------------------------------------------------------------ */
 
-/* NFS has locks of ranges, for writing, so not of a folder that is open for reading. */
+/* NFS has range locks for writing, so it cannot lock a folder that is open for
+ * reading. */
 static bool open_lock_file(RtCheckpoint *c)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
@@ -31,8 +32,8 @@ static bool open_lock_file(RtCheckpoint *c)
     return c->lock >= 0;
 }
 
-/* Two runs in one folder would remove each other's checkpoints. Ranks of one that was
- * killed a moment ago may still be leaving. */
+/* Two runs in one folder would remove each other's checkpoints. Ranks of a run that was
+ * just killed may still be exiting. */
 static bool lock_folder(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -65,8 +66,8 @@ static bool lock_folder(Rt *rt)
     return true;
 }
 
-/* A checkpoint in the place of the folder that it lies in: a run would begin at step 0
- * there. */
+/* Refuses a checkpoint given instead of the folder that contains it: a run would start at
+ * step 0 there. */
 static void refuse_checkpoint(RtCheckpoint *c)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
@@ -77,8 +78,7 @@ static void refuse_checkpoint(RtCheckpoint *c)
     }
 }
 
-/* A folder that must have a checkpoint is never made: it may be a disk's that is not
- * mounted. */
+/* A folder that must have a checkpoint is never created: its disk may not be mounted. */
 static bool find_folder(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -93,7 +93,7 @@ static bool find_folder(Rt *rt)
     return true;
 }
 
-/* The folder is this run's, and clean; steps of checkpoints in it, largest first, the
+/* Locks and cleans the folder; returns the steps of its checkpoints, largest first, the
  * same on all ranks. */
 static int64_t *open_folder(Rt *rt, int *count)
 {
@@ -108,7 +108,7 @@ static int64_t *open_folder(Rt *rt, int *count)
     return steps;
 }
 
-/* ---- is it of this trainer? ------------------------------------------------------ */
+/* ---- does it belong to this trainer? --------------------------------------------- */
 
 static bool is_plain(const char *line, int n)
 {
@@ -126,14 +126,14 @@ static bool has_line(const char *text, const char *line, size_t n)
     return false;
 }
 
-/* Lines of a that b lacks. */
+/* Lines of a that are missing in b. */
 static int tell_lines(const char *a, const char *b, const char *whose)
 {
     int told = 0;
     for (const char *p = a; *p != '\0'; p += strcspn(p, "\n"), p += *p == '\n') {
         const int n = (int)strcspn(p, "\n");
         if (!is_plain(p, n))
-            continue; /* a stranger's file, on a terminal */
+            continue; /* a foreign file, shown on a terminal */
         if (n > 0 && !has_line(b, p, (size_t)n)) {
             rt_say("  %s  %.*s", whose, n, p);
             told++;
@@ -142,7 +142,7 @@ static int tell_lines(const char *a, const char *b, const char *whose)
     return told;
 }
 
-/* theirs: NULL: not known. */
+/* theirs: NULL: unknown. */
 static int tell_differences(const Rt *rt, const char *theirs)
 {
     const char *ours = rt->trainer->numerics;
@@ -169,7 +169,7 @@ static void numerics_differ(Rt *rt, const char *folder, uint64_t hash, char *err
                         "generator is another");
 }
 
-/* Unless it is the last one already; the oldest makes room. */
+/* Unless it is the last one already; drops the oldest if the list is full. */
 static void add_since(RtSince *list, int *n, int64_t step, uint64_t hash)
 {
     if (list[*n - 1].hash == hash)
@@ -200,7 +200,7 @@ static void take_platforms(Rt *rt, const RtTrainState *s)
     add_since(c->platform, &c->n_platforms, mine.from_step, mine.hash);
 }
 
-/* The numerics hashes that steps were computed with, and this one's. */
+/* The numerics hashes that earlier steps were computed with, and this one's. */
 static void take_lineage(Rt *rt, const RtTrainState *s)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -219,8 +219,8 @@ static bool has_other_numerics(const Rt *rt, const RtTrainState *s)
     return s->numerics_hash != rt->trainer->numerics_hash;
 }
 
-/* Are the data others, as far as is known? Then error says what differs. Ranks that know
- * all digests know the same; the others compare when they do. */
+/* Do the data differ, as far as is known? Then error says how. Ranks that know all
+ * digests agree; the others compare later. */
 static bool has_other_data(const Rt *rt, const RtTrainState *s, char *error)
 {
     const RtState *st = rt->state;
@@ -228,7 +228,7 @@ static bool has_other_data(const Rt *rt, const RtTrainState *s, char *error)
     if (rt_record_differs(rt, "data", &s->data, !st->digests->pending, error))
         return true;
     if (has_other_numerics(rt, s))
-        return false; /* which may cut other samples from the same tokens */
+        return false; /* the trainer may cut other samples from the same tokens */
     if (s->data_samples != samples) {
         snprintf(error, RT_ERROR_BYTES, "there are %lld samples, and there were %lld",
                  (long long)samples, (long long)s->data_samples);
@@ -239,7 +239,7 @@ static bool has_other_data(const Rt *rt, const RtTrainState *s, char *error)
            s->data_hash != rt_tokens_hash(st->tokens);
 }
 
-/* No run of this trainer goes on from it. */
+/* No run of this trainer can resume from it. */
 static bool is_other(const Rt *rt, const RtTrainState *s)
 {
     const RtFlags *f = &rt->state->flags;
@@ -286,8 +286,8 @@ static void keep_record(RtRecords *to, RtRecords *from)
     *from = (RtRecords){NULL, 0};
 }
 
-/* What of the data is other than when the checkpoint was written, or will be compared
- * when all of them are hashed. */
+/* Compares the data with those of the checkpoint, or arranges that they are compared when
+ * all are hashed. */
 static void take_data(Rt *rt, const char *folder, RtTrainState *s)
 {
     RtDigests *d = rt->state->digests;
@@ -352,7 +352,7 @@ static bool load_sets(Rt *rt, const char *folder, RtManifest *m)
     return ok;
 }
 
-/* Collective: goes on with other mathematics, and rank 0 tells what differs. */
+/* Collective: continues with different mathematics; rank 0 reports what differs. */
 static bool accept(Rt *rt, const char *folder, RtManifest *m, RtTrainState *s)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -374,7 +374,8 @@ static bool accept(Rt *rt, const char *folder, RtManifest *m, RtTrainState *s)
     return ok;
 }
 
-/* Collective: from the folder of this step, or false: it is damaged, and why is told. */
+/* Collective: reads the folder of this step; false: it is damaged, and this was
+ * reported. */
 static bool load(Rt *rt, int64_t step)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -417,7 +418,7 @@ static bool load(Rt *rt, int64_t step)
 
 /* ---- the start ------------------------------------------------------------------- */
 
-/* What steps from 0 on are computed with, unless a checkpoint says otherwise. */
+/* The hashes of steps from 0 on, unless a checkpoint says otherwise. */
 static void begin_history(const Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -472,7 +473,7 @@ bool rt_checkpoint_begin(Rt *rt)
     if (!loaded && f->init != NULL && !rt_carry_read(rt, rt_find_init(rt)))
         rt_stop_on_error(rt, "--init");
     rt_best_resumed(rt);
-    if (rt->state->step < f->steps) { /* one that is finished writes nothing */
+    if (rt->state->step < f->steps) { /* a finished run writes nothing */
         rt->state->checkpoint->one_writer = rt_writers_try(rt);
         rt_snapshot_open(rt);
     }
