@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What this trainer is built for. */
+/* What this trainer was built for. */
 #if defined RT_NCCL
 enum { BUILT_FOR = RT_FOR_NCCL };
 #elif defined RT_CUDA
@@ -25,7 +25,7 @@ static bool built(const RtFlag *flag)
     return (int)rt_flag_headings[flag->group].target <= BUILT_FOR;
 }
 
-/* Does the command have that row of the table, in this trainer? */
+/* Does the command take this row of the table, in this trainer? */
 static bool takes(RtCommand command, const RtFlag *flag)
 {
     return built(flag) && (flag->commands >> command & 1) != 0;
@@ -115,7 +115,7 @@ static int set_number(RtFlags *f, const RtFlag *flag, const char *value)
     return -1;
 }
 
-/* Digits with a point, maybe; behind them. */
+/* Skips digits, possibly with a point. */
 static const char *read_digits(const char *text, double *x)
 {
     const size_t n = strspn(text, "0123456789.");
@@ -128,7 +128,7 @@ static const char *read_digits(const char *text, double *x)
     return *end == '\0' ? text + n : NULL;
 }
 
-/* 3600, 90m, 11h30m, 1d12h: units from the largest on, each once. */
+/* 3600, 90m, 11h30m, 1d12h: units in decreasing order, each once. */
 static bool read_duration(const char *text, double *seconds)
 {
     static const char units[] = "dhms";
@@ -227,7 +227,7 @@ static int set(RtFlags *f, const RtFlag *flag, const char *value)
 
 /* ---- names ----------------------------------------------------------------------- */
 
-/* The row of that name which the command takes; or another's; or NULL. */
+/* The row of that name for this command; or for another one; or NULL. */
 static const RtFlag *find(RtCommand command, const char *name, size_t bytes)
 {
     const RtFlag *found = NULL;
@@ -243,9 +243,9 @@ static const RtFlag *find(RtCommand command, const char *name, size_t bytes)
     return found;
 }
 
-/* Flags of other trainers: fields of the description here, or other flags. */
+/* Flags of other trainers: here they are fields of the description, or other flags. */
 static const struct {
-    const char *names; /* between blanks */
+    const char *names; /* separated by blanks */
     const char *is;
 } flags_of_others[] = {
     {" lr learning-rate base-lr ", "the description's: optimizer.lr"},
@@ -312,7 +312,7 @@ static int unknown_flag(RtCommand command, const char *word, size_t bytes)
                         : usage("no flag `%s`", word);
 }
 
-/* A flag that the command does not take, or this trainer does not have. */
+/* A flag that the command does not take, or that this trainer does not have. */
 static int foreign_flag(RtCommand command, const RtFlag *flag)
 {
     RtCommand owner = RT_TRAIN;
@@ -336,7 +336,7 @@ static int foreign_flag(RtCommand command, const RtFlag *flag)
 
 /* ---- all of them ----------------------------------------------------------------- */
 
-/* Of a command that reads weights. */
+/* For a command that reads weights. */
 static int check_reader(const RtFlags *f)
 {
     const char *name = rt_command_table[f->command].name;
@@ -354,7 +354,7 @@ static int check_reader(const RtFlags *f)
     return -1;
 }
 
-/* A flag that is about checkpoints; NULL: none is given. */
+/* A given flag that is about checkpoints; NULL: none. */
 static const char *about_checkpoints(const RtFlags *f)
 {
     return f->checkpoint_every > 0     ? "checkpoint-every"
@@ -370,7 +370,7 @@ static const char *about_checkpoints(const RtFlags *f)
                                        : NULL;
 }
 
-/* Flags that need others. */
+/* Flags that require others. */
 static int check_flags(RtFlags *f, const RtTrainer *t)
 {
     if (f->n_eval == 0 && (f->eval_every > 0 || f->eval_sequences > 0)) {
@@ -396,7 +396,7 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
         return usage("--accept-data needs --resume");
     if (f->accept_numerics && !f->resume)
         return usage("--accept-numerics needs --resume");
-    f->no_graphs = f->no_graphs || f->profile != NULL; /* each launch is timed */
+    f->no_graphs = f->no_graphs || f->profile != NULL; /* times each launch */
     if (f->keep_every > 0 && f->keep == 0)
         return usage("--keep-every needs --keep K: without it all are kept");
     return -1;
@@ -425,7 +425,8 @@ static const char *flag_of_word(const RtFlags *f, const char *word)
     return there && f->command <= RT_EVAL && f->command != RT_SAMPLE ? "--data" : NULL;
 }
 
-/* A word that is no flag, nor a flag's value; first: it stands where a command does. */
+/* A word that is neither a flag nor a flag's value; first: it is where a command would
+ * be. */
 static int take_word(RtFlags *f, const char *word, bool first)
 {
     const char *names[RT_COMMANDS - 1], *like, *flag;
@@ -455,7 +456,7 @@ static int take_word(RtFlags *f, const char *word, bool first)
                         : usage("unexpected `%s`", word);
 }
 
-/* Where the value is the next word: a flag is none. */
+/* If the value is the next word: a flag is not a value. */
 static int check_value(const RtFlag *flag, const char *value)
 {
     if (value == NULL)
@@ -468,7 +469,7 @@ static int check_value(const RtFlag *flag, const char *value)
     return -1;
 }
 
-/* argv[*i] begins with --, and argv[argc] is NULL. */
+/* argv[*i] starts with --, and argv[argc] is NULL. */
 static int take_flag(RtFlags *f, char **argv, int *i)
 {
     const char *word = argv[*i], *equals = strchr(word, '=');
