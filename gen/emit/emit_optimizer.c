@@ -158,7 +158,7 @@ static void push_batch(Emit *e, const Batch *b)
     Gen *g = e->g;
     lua_State *L = e->L;
     const Buffer *owned = batch_buffer(g, b->id, true);
-    double all = matrices_flops(g, b->id, -1), most = matrices_most_flops(g, b->id);
+    double all = matrices_flops(g, b->id, -1), most = matrices_max_flops(g, b->id);
 
     lua_newtable(L);
     emit_str(L, "name", b->name);

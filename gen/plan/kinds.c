@@ -61,7 +61,7 @@ static double update_traffic(const Gen *g, const Instr *i)
 {
     const Segment *s = segment_of(g, i);
     const Model *m = &g->model;
-    return (double)(g->batches.count ? matrix_most_others(g, s) : s->shard_elems) *
+    return (double)(g->batches.count ? max_nonmatrix_elems(g, s) : s->shard_elems) *
            (2.0 * dtype_bytes(m->master_dtype) +
             2.0 * m->moments * dtype_bytes(m->moments_dtype) +
             dtype_bytes(m->reduce_dtype));

@@ -145,7 +145,7 @@ static int64_t others_between(const Param *p, int64_t lo, int64_t hi)
     return p->offset_elems + p->held_elems <= hi ? round_up(n, OTHERS_ALIGN_ELEMS) : n;
 }
 
-int64_t matrix_others(const Gen *g, const Segment *s, int64_t flat)
+int64_t nonmatrix_elems(const Gen *g, const Segment *s, int64_t flat)
 {
     int64_t n = 0, lo = flat / s->shard_elems * s->shard_elems;
 
@@ -158,7 +158,7 @@ int64_t matrix_others(const Gen *g, const Segment *s, int64_t flat)
     return n;
 }
 
-int64_t matrix_most_others(const Gen *g, const Segment *s)
+int64_t max_nonmatrix_elems(const Gen *g, const Segment *s)
 {
     int64_t most = 0;
 
@@ -264,7 +264,7 @@ double matrices_flops(const Gen *g, int batch, int rank)
     return flops;
 }
 
-double matrices_most_flops(const Gen *g, int batch)
+double matrices_max_flops(const Gen *g, int batch)
 {
     double most = 0;
 

@@ -119,11 +119,11 @@ int64_t matrix_part(const Gen *g, const Matrix *m, int part, int64_t *from);
 /* Number of elements that belong to no matrix: in a shard before element flat of the segment; and
  * the largest number in one shard. Their second moments follow each other, each parameter's
  * starting at a multiple of OTHERS_ALIGN_ELEMS. */
-int64_t matrix_others(const Gen *g, const Segment *s, int64_t flat);
-int64_t matrix_most_others(const Gen *g, const Segment *s);
+int64_t nonmatrix_elems(const Gen *g, const Segment *s, int64_t flat);
+int64_t max_nonmatrix_elems(const Gen *g, const Segment *s);
 /* Flops of a batch (-1: all) on a rank (-1: all); the largest on one rank. */
 double matrices_flops(const Gen *g, int batch, int rank);
-double matrices_most_flops(const Gen *g, int batch);
+double matrices_max_flops(const Gen *g, int batch);
 /* Bytes that a rank receives: the matrices it owns; its parts of the results, from its copy of the
  * model and from others. */
 typedef struct Moved {

@@ -83,7 +83,7 @@ static void gradient_buffers(Unroller *u, const Segment *s)
 static void second_moments(Unroller *u, const Segment *s)
 {
     const Model *m = &u->g->model;
-    int64_t elems = u->g->batches.count ? matrix_most_others(u->g, s) : s->shard_elems;
+    int64_t elems = u->g->batches.count ? max_nonmatrix_elems(u->g, s) : s->shard_elems;
     if (m->moments > 1 && elems > 0) {
         u->moment2[s->id] = unroll_flat(u, BUF_MOMENT2, SPACE_LOCAL, "moment2", s,
                                         m->moments_dtype, elems, 1);

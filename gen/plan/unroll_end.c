@@ -95,7 +95,7 @@ static void shard_updates(Unroller *u, InsKind kind, const Batch *b)
 }
 
 /* The largest share of any rank, which determines the time. */
-static int64_t most_moved(const Gen *g, int batch, bool to_owners)
+static int64_t max_moved(const Gen *g, int batch, bool to_owners)
 {
     int64_t most = 0;
     for (int r = 0; r < g->model.mesh.world_size; r++) {
@@ -114,7 +114,7 @@ static void to_owners(Unroller *u, const Batch *b)
         Instr *i = batch_ins(u, INS_TO_OWNERS, b);
         i->group = within;
         i->to = u->owned[b->id];
-        i->moved_bytes = most_moved(u->g, b->id, true);
+        i->moved_bytes = max_moved(u->g, b->id, true);
         unroll_uses(u, i);
     }
 }
@@ -124,7 +124,7 @@ static void compute(Unroller *u, const Batch *b)
     bool whole = !u->g->segments.items[b->first_segment].within;
     Instr *i = batch_ins(u, INS_MATRICES, b);
     i->with = u->workspace[b->id];
-    i->flops = matrices_most_flops(u->g, b->id);
+    i->flops = matrices_max_flops(u->g, b->id);
     i->from = i->to = u->owned[b->id];
     if (whole)
         unroll_directions(u, i, i->to < 0);
@@ -133,7 +133,7 @@ static void compute(Unroller *u, const Batch *b)
         Instr *back = batch_ins(u, INS_FROM_OWNERS, b);
         back->group = u->g->model.mesh.all;
         back->from = u->owned[b->id];
-        back->moved_bytes = most_moved(u->g, b->id, false);
+        back->moved_bytes = max_moved(u->g, b->id, false);
         unroll_uses(u, back);
     }
 }
@@ -213,7 +213,7 @@ void unroll_end(Unroller *u)
     norms(u);
     for (int s = 0; s < g->segments.count; s++) {
         const Segment *seg = &g->segments.items[s];
-        if (seg->trainable && !(g->batches.count && matrix_most_others(g, seg) == 0))
+        if (seg->trainable && !(g->batches.count && max_nonmatrix_elems(g, seg) == 0))
             update(u, s);
         if (u->direction[s] < 0)
             share(u, s);

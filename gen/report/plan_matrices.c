@@ -16,7 +16,7 @@ void plan_print_matrices(Gen *g, Text *t)
     if (g->batches.count == 0)
         return;
     for (int b = 0; b < g->batches.count; b++)
-        longest += matrices_most_flops(g, b);
+        longest += matrices_max_flops(g, b);
     for (int i = 0; i < g->params.count; i++) {
         const Param *p = &g->params.items[i];
 

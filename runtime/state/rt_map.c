@@ -195,7 +195,7 @@ void rt_run_windows(void *ctx, const RtRun *run, RtWindowFn fn)
     }
 }
 
-/* As matrix_others of gen/ places them: each parameter's at a multiple of this. */
+/* As nonmatrix_elems of gen/ places them: each parameter's at a multiple of this. */
 enum { OTHERS_ALIGN_ELEMS = 8 };
 
 int64_t rt_second_moment(const Rt *rt, int segment, int64_t at)

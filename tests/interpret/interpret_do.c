@@ -367,7 +367,7 @@ int64_t interp_second_moment(const Machine *m, const Segment *s, int64_t flat)
     for (int i = 0; i < s->n_params; i++) {
         const Param *p = &m->g->params.items[s->params[i]];
         if (!p->matrix && flat >= p->offset_elems && flat < p->offset_elems + p->elems)
-            return matrix_others(m->g, s, flat);
+            return nonmatrix_elems(m->g, s, flat);
     }
     return -1;
 }

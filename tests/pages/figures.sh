@@ -26,7 +26,7 @@ of_last() { # PATTERN PASS: in the micro-step that ends the accumulation
                          END { print n }' "$work/$2"
 }
 
-for pass in check graph grad fuse span checkpoint shard unroll schedule place simulate emit; do
+for pass in check graph config grad fuse span checkpoint shard unroll schedule place simulate emit; do
     dump "$pass" "$root/models/demo.lua"
 done
 arena=$(awk '/^(symmetric|local) space/ { bytes += $3 } END { printf "%.1f MiB", bytes / 1048576 }' \
@@ -36,9 +36,11 @@ awk -v title="From a description to a trainer: the passes of fsdpgen, with figur
     -v from="demo.lua" -v to="out/demo/" -f "$here/pipeline.awk" >"$1/pipeline.svg" <<TABLE
 check|a resolved model|$(count ' = ' check) resolved fields
 graph|one per kind of block|$(count '^    [a-z].* = ' graph) ops
+config|config.json, checked|$(count '^  "' config) keys
 grad|forward and backward|$(count '^    [a-z].* = ' grad) ops
 fuse|patterns become one op|$(count '^    [a-z].* = ' fuse) ops
 span|the functions of math.c|$(count '^  [a-z_]*\(' span) functions
+checkpoint|tensors in files|$(count '^ *[0-9]+ +[0-9]+ ' checkpoint) tensors
 shard|units, segments, shards|$(count '^unit ' shard) units on 2 ranks
 unroll|a micro-step as one list|$(of_last '^ *[0-9]+ ' unroll) instructions
 schedule|streams and waits|$(of_last 'waits for' schedule) waits

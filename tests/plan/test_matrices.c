@@ -181,9 +181,9 @@ static void check_balance(const Gen *g, const char *mesh)
             if (m->batch == b && m->node->flops > largest)
                 largest = m->node->flops;
         }
-        models_check(matrices_most_flops(g, b) <= share + largest,
+        models_check(matrices_max_flops(g, b) <= share + largest,
                      "%s: batch %s: %g of %g", mesh, g->batches.items[b].name,
-                     matrices_most_flops(g, b), share);
+                     matrices_max_flops(g, b), share);
     }
 }
 
