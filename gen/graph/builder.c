@@ -275,7 +275,7 @@ static const char *inputs_text(Gen *g, const OpRule *op)
     for (int i = 0; i < op->n_in; i++)
         needed += !op->in[i].optional;
     if (needed < op->n_in)
-        text_printf(&t, "%d or ", needed);
+        text_printf(&t, "%d %s ", needed, needed + 1 < op->n_in ? "to" : "or");
     text_printf(&t, "%d input%s (", op->n_in, op->n_in == 1 ? "" : "s");
     for (int i = 0; i < op->n_in; i++)
         text_printf(&t, op->in[i].optional ? "%s[%s]" : "%s%s", i ? ", " : "",

@@ -38,7 +38,7 @@
 --                                                      workspace_cudnn: cudnn.cu
 --     check_cudnn = function(n) return problem end,    what cuDNN's kernel, which cudnn.cu
 --                                                      launches, cannot do
---     flops     = function(n) ... end,  bytes = function(n) ... end,
+--     flops     = function(n) ... end,  bytes = function(n) ... end,   knows n.elem_bytes, too
 --     backward  = function(g, n, d) return { x = gradient } end,
 --     expands   = function(g, n) return { y = value } end,        fused ops
 --     reference = function(n) ... end,  cases = function(r) ... end,

@@ -452,6 +452,17 @@ static bool rule_has(Infer *in, const OpRule *op, const char *key)
 }
 
 /* Scratch depends on dtypes too: of the first input, of sums, of gradients. */
+/* n.elem_bytes, n.acc_bytes, n.grad_bytes: for functions that return bytes. */
+static void set_sizes(Infer *in, const Node *node)
+{
+    lua_pushinteger(in->L, node->n_in > 0 ? dtype_bytes(node->in[0]->dtype) : 0);
+    lua_setfield(in->L, in->n_index, "elem_bytes");
+    lua_pushinteger(in->L, dtype_bytes(ops_acc_dtype(in->g)));
+    lua_setfield(in->L, in->n_index, "acc_bytes");
+    lua_pushinteger(in->L, dtype_bytes(in->g->model.reduce_dtype));
+    lua_setfield(in->L, in->n_index, "grad_bytes");
+}
+
 static int64_t workspace_of(Infer *in, const Node *node)
 {
     const KernelLibrary *library = ops_kernel_library(in->g, node->op);
@@ -463,12 +474,7 @@ static int64_t workspace_of(Infer *in, const Node *node)
 
     if (!key)
         return 0;
-    lua_pushinteger(in->L, node->n_in > 0 ? dtype_bytes(node->in[0]->dtype) : 0);
-    lua_setfield(in->L, in->n_index, "elem_bytes");
-    lua_pushinteger(in->L, dtype_bytes(ops_acc_dtype(in->g)));
-    lua_setfield(in->L, in->n_index, "acc_bytes");
-    lua_pushinteger(in->L, dtype_bytes(in->g->model.reduce_dtype));
-    lua_setfield(in->L, in->n_index, "grad_bytes");
+    set_sizes(in, node);
     bytes = number_of(in, key);
     if (bytes > (double)MAX_ELEMS || bytes != floor(bytes))
         luaL_error(in->L, "%s: workspace(n) must return whole bytes", node->op->name);
@@ -513,6 +519,7 @@ int64_t infer_traffic(Gen *g, const Node *node)
 
     if (node->op->info->has_bytes) {
         infer_begin(&in, g, node);
+        set_sizes(&in, node);
         bytes = (int64_t)number_of(&in, "bytes");
         lua_pop(g->L, 1);
         return bytes;

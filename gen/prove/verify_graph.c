@@ -342,7 +342,7 @@ static void check_args(const Lives *l, const Span *s)
 
 static bool same_kernel(const Node *a, const Node *b)
 {
-    bool same = a->op == b->op && a->n_attrs == b->n_attrs;
+    bool same = a->op == b->op && a->n_attrs == b->n_attrs && a->n_in == b->n_in;
 
     for (int i = 0; i < a->n_attrs && same; i++)
         same = attr_equal(&a->attrs[i], &b->attrs[i]);

@@ -468,6 +468,12 @@ llama() { reference llama tiny_llama 1e-4; }
 gpt2() {
     if reference gpt2 tiny_gpt2 1e-4; then rows gpt2 tiny_gpt2 2; fi
 }
+structure() { # columns, heads and rows that move, with documents
+    local model=../graph/structure sets=(--set documents.end_id=10)
+    sets+=(--set model.layers=1)
+    reference structure $model 1e-4 "${sets[@]}" &&
+        row structure $model $((FULL)) "${sets[@]}" --set mesh.shard=2 --set recompute=cheap
+}
 bf16() {
     local sets=(--set 'dtypes.param="bf16"')
     reference llama_bf16 tiny_llama 2e-2 "${sets[@]}" && [ "$FULL" = 1 ] &&
@@ -496,6 +502,7 @@ part machines machines
 part matrices turn 1 2 matrices
 part cudnn_attention turn 0 2 cudnn_attention
 part gpt2 turn 1 2 gpt2
+part structure turn 0 2 structure
 part bf16 turn 0 2 bf16
 part f16 turn 1 2 f16
 part gpu_script gpu_script

@@ -19,6 +19,8 @@ if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" \
     $(pkg-config --cflags --libs lua5.4 2>/dev/null || pkg-config --cflags --libs lua-5.4) \
     >"$WORK/err" 2>&1; then
     gradients shared "$ops" "$here/shared.lua"
+    gradients "cut columns, heads and rows" "$ops" "$here/structure.lua" --set model.layers=1 \
+        --set model.vocab=23 --set seq=6 --set documents.end_id=3
     gradients "a user's op" "$here/user/ops:$ops" "$here/user/model.lua" --ops "$here/user/ops"
     # shellcheck disable=SC2086
     gradients "a llama with everything" "$ops" "$models/tiny_llama.lua" $full $small \

@@ -99,6 +99,13 @@ fault muon cpu.c 's/lr \* run->lr_adjust/lr/' 'the learning rate does not know t
 fault muon_momentum cpu.c 's/nesterov and ahead or "m"/"m"/' 'never ahead'
 fault qk_norm_bwd op.lua 's/(n.t + 31) \/\/ 32 \* 2/(n.t + 31) \/\/ 32/' \
     'too little workspace'
+fault slice cpu.c 's/ + ${first}//' 'columns from the start'
+fault pad cpu.c 's/first > 0/first < 0/' 'no zeros before'
+fault concat op.lua 's/at = at + cols/at = at/' 'gradients of other columns'
+fault split op.lua 's/{ d.left, d.right }/{ d.right, d.left }/' 'gradients of other columns'
+fault split_heads cpu.c 's/(first + h \* ${seq})/(first + h)/' 'heads in other rows'
+fault gather_rows cpu.c 's/i \/ " .. seq .. "/0 \/ " .. seq .. "/' 'rows of the first sequence'
+fault gather_rows_bwd cpu.c 's/sum\[j\] += /sum[j] = /' 'a row that was taken twice'
 fault embed_bwd cpu.c 's/if (beta == 0)/if (beta != 0)/' 'clears when it should add'
 if command -v g++ >/dev/null; then
     fault attention cuda.cu 's/rt_block_sync(); .. these are.*//' \
