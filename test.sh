@@ -14,14 +14,15 @@
 #
 # SEED=N chooses the random sample (default: from the commit), and with it the instruction set of
 # compiler and libraries; ISA=NAME one of tests/isa.sh. --full takes native, then the CI tier's
-# counts with every other. Two suites run at a time; LANES=1: one. Logs: build/test-logs/.
+# counts with every other. Two suites run at a time; LANES=1: one. Logs: build/test-logs/; lines
+# `time PART` there say where the time goes.
 set -u -o pipefail
 cd "$(dirname "$0")" || exit 70
 . tests/deps.sh
 . tests/isa.sh
 . tests/results.sh
 
-usage() { sed -n '3,17s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '3,18s/^# \{0,1\}//p' "$0"; }
 
 deps_only=0
 export FULL=0
@@ -64,10 +65,10 @@ total_passed=0
 total_failed=0
 rows=()
 
-# count NAME LOG STATUS SECONDS: reads the suite's last 'N passed, N failed'; a suite that ends
+# count NAME LOG STATUS SECONDS CPU: reads the suite's last 'N passed, N failed'; a suite that ends
 # without one, or fails without counting a failure, is one failure.
 count() {
-    local name=$1 log=$2 status=$3 seconds=$4 line passed failed
+    local name=$1 log=$2 status=$3 seconds=$4 cpu=$5 line passed failed
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
     passed=${line%% *}
     failed=$(echo "$line" | sed -n 's/.*, \([0-9]*\) failed.*/\1/p')
@@ -79,8 +80,8 @@ count() {
     total_passed=$((total_passed + ${passed:-0}))
     total_failed=$((total_failed + ${failed:-0}))
     rows+=("$name|${passed:-0}|${failed:-0}|$seconds|$commit|$SEED|$machine")
-    printf '%-28s %6d passed %4d failed %5d s\n' "$name" "${passed:-0}" "${failed:-0}" \
-        "$seconds"
+    printf '%-28s %6d passed %4d failed %5d s %5d of processors\n' "$name" "${passed:-0}" \
+        "${failed:-0}" "$seconds" "$cpu"
 }
 
 # run NAME COMMAND...: starts one suite; LANES of them run at a time. A suite's failures are
@@ -88,7 +89,7 @@ count() {
 # has counted is left out.
 declare -A running=() # process id: name
 lanes=${LANES:-$(($(nproc) < 2 ? 1 : 2))}
-export CC_CACHE=$PWD/build/test-objects
+export CC_CACHE=$PWD/build/test-objects TIMES=1
 rm -rf "$CC_CACHE"
 run() {
     local name=$1 log=$logs/${1//[^a-z0-9_]/_}.log
@@ -99,20 +100,22 @@ run() {
         start=$SECONDS
         "$@" >"$log" 2>&1
         status=$?
-        echo "$status $((SECONDS - start))" >"$log.status"
+        times >"$log.times" # of the suite's processes
+        echo "$status $((SECONDS - start)) $(awk -F '[ms ]+' \
+            '{ t += 60 * ($1 + $3) + $2 + $4 } END { printf "%d", t }' "$log.times")" >"$log.status"
     ) &
     running[$!]=$name
 }
 
 run_end() { # waits for one of those that run
-    local pid name log status seconds
+    local pid name log status seconds cpu
     wait -n -p pid "${!running[@]}"
     name=${running[$pid]}
     unset "running[$pid]"
     log=$logs/${name//[^a-z0-9_]/_}.log
-    read -r status seconds <"$log.status"
+    read -r status seconds cpu <"$log.status"
     grep -E '^(FAIL|     \||error|skipped|Figure|figure)' "$log" | head -n 60
-    count "$name" "$log" "$status" "$seconds"
+    count "$name" "$log" "$status" "$seconds" "$cpu"
     if [ "$FULL" = 1 ]; then write_results; fi # a run that is stopped keeps what it has
 }
 

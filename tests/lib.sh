@@ -112,12 +112,30 @@ part() {
     part_command[$name]=$(printf '%q ' "$@")
 }
 
-run_part() { # NAME: and before it what it needs
-    local need
+# cpu_used: cpu_ms, what this shell and its ended children have used of processors.
+cpu_used() {
+    times >"$WORK/times"
+    cpu_ms=$(awk -F '[ms ]+' '{ t += 60 * ($1 + $3) + $2 + $4 } END { printf "%d", 1000 * t }' \
+        "$WORK/times")
+}
+
+# NAME: and before it what it needs. TIMES=1 prints its seconds and those of processors: what a
+# machine does beside changes the first, not the second.
+run_part() {
+    local need part_start part_cpu # parts have names of their own
     [ -z "${part_done[$1]:-}" ] || return 0
     part_done[$1]=1
     for need in ${part_needs[$1]}; do run_part "$need"; done
+    if [ "${TIMES:-0}" = 0 ]; then
+        eval "${part_command[$1]}"
+        return
+    fi
+    part_start=$SECONDS
+    cpu_used
+    part_cpu=$cpu_ms
     eval "${part_command[$1]}"
+    cpu_used
+    echo "time $1: $((SECONDS - part_start)) s, $(((cpu_ms - part_cpu) / 1000)) s of processors"
 }
 
 known_parts() { # ends here where --list asks for the names, or one is wrong

@@ -66,8 +66,7 @@ void kernels_compile_by(Kernels *k, const char *nvcc);
  * such file. */
 int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, bool beta,
                 bool workspace);
-/* Compiles what was added since, one shared object for each op. False: a message was
- * shown. */
+/* Compiles what was added since. False: a message was shown. */
 bool kernels_compile(Kernels *k, int jobs);
 /* data: operands in order of the C signature. An optimizer's kernel takes update, decay
  * and the elements of the first operand. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_test_kernels.c: kernels as machine code. In: op folders' cpu.c or cuda.cu, rendered
- * by the generator's own template engine. Out: functions in memory: one C file and one
- * shared object for each op, compiled with the flags of emitted trainers, which find the
- * runtime's products in this program, or in a shared object beside it. Of a cuda.cu the
- * kernels become a file of their own, compiled for the simulated device. */
+ * by the generator's own template engine. Out: functions in memory, of a few C files and
+ * shared objects compiled with the flags of emitted trainers, which find the runtime's
+ * products in this program, or in a shared object beside it. Of a cuda.cu the kernels
+ * become files of their own, compiled for the simulated device. */
 #include "op_test/op_test.h"
 
 #include "base/sandbox.h"
@@ -160,14 +160,38 @@ void kernels_compile_by(Kernels *k, const char *nvcc)
     k->nvcc = nvcc;
 }
 
-/* The file that takes more kernels of this op. */
+/* Of the files not compiled yet that which takes more kernels of this op, or -1. A person
+ * has one file for each op, so messages name it. Else there are as many as compilers at a
+ * time, each begun by some op: most of the time for small kernels goes into headers,
+ * which are read once a file. */
+static int unit_for(const Kernels *k, const char *op)
+{
+    int waiting = 0, best = -1;
+    size_t least = SIZE_MAX;
+
+    for (int i = 0; i < k->units.count; i++) {
+        const SourceUnit *s = &k->units.items[i];
+
+        if (s->compiled)
+            continue;
+        if (k->o->person && !strcmp(s->name, op))
+            return i;
+        waiting++;
+        if (s->text.len + s->device.len < least) {
+            least = s->text.len + s->device.len;
+            best = i;
+        }
+    }
+    return k->o->person || waiting < k->o->jobs ? -1 : best;
+}
+
 static int open_unit(Kernels *k, const char *op)
 {
+    int open = unit_for(k, op);
     SourceUnit *s;
 
-    for (int i = 0; i < k->units.count; i++)
-        if (!k->units.items[i].compiled && !strcmp(k->units.items[i].name, op))
-            return i;
+    if (open >= 0)
+        return open;
     s = gen_push(k->g, &k->units);
     s->name = gen_strdup(k->g, op);
     s->text.g = s->device.g = s->prepare.g = k->g;

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh: fusion never changes a bit.
+export CC_CACHE=${CC_CACHE:-$WORK/objects}
 
 weights() { # FUSE ARGS...: the hash of the weights after three steps
     rm -rf "$WORK/trainer"
     "$FSDPGEN" "${@:2}" --set fuse="$1" --set loss.chunk_tokens=64 -o "$WORK/trainer" \
-        >"$WORK/err" 2>&1 && make -C "$WORK/trainer" >>"$WORK/err" 2>&1 &&
+        --link-runtime "$ROOT/runtime" >"$WORK/err" 2>&1 &&
+        make -C "$WORK/trainer" CC="$ROOT/tests/cc_cached" "${ISA_MAKE[@]}" >>"$WORK/err" 2>&1 &&
         "$WORK/trainer/trainer" --data "$here/run.sh" --steps 3 --weights-hash 2>>"$WORK/err" |
         sed -n 's/^weights //p'
 }

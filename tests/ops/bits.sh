@@ -1,29 +1,35 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The bits of every kernel that stays off products and vectors of the machine's width
-# must not depend on optimisation, instruction set or compiler: runs the same cases with
-# several and compares digests of the outputs. In: the op_test binary, and the -march of the
-# runtime that it links. Out: exit 1 if any differ. FULL=1: with all of them; else with one, as
-# SEED chooses.
+# bits.sh OP_TEST ARCH FOLDER [kernels]: with `kernels`, every kernel against its reference, compiled
+# as trainers are, for the -march of the runtime that OP_TEST links; FULL=1: then two more cases of
+# each with -O2. The digests of the outputs stay in FOLDER. Without it, the same cases with other
+# optimisation, instruction set or compiler, on which no bit of a kernel may depend that stays off
+# products and vectors of the machine's width: with one of them, as SEED chooses; FULL=1: with all.
+# Out: exit 1 if a kernel is wrong, or digests differ.
 set -eu
-op_test=$1 arch=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+op_test=$1 arch=$2 folder=$3
+mkdir -p "$folder"
 
 # digests NAME OPTION...
 digests() {
     name=$1
     shift
-    mkdir -p "$work/$name.d"
-    if ! "$op_test" --work "$work/$name.d" --cases 1 --seed 7 --digests yes "$@" \
-        >"$work/$name.log"; then
-        grep -v '^bits of' "$work/$name.log"
+    rm -rf "$folder/$name" "$folder/$name.d"
+    mkdir "$folder/$name.d"
+    if ! "$op_test" --work "$folder/$name.d" --cases 1 --seed 7 --digests yes "$@" \
+        >"$folder/$name.log"; then
+        grep -v '^bits of' "$folder/$name.log"
         exit 1
     fi
-    grep '^bits of' "$work/$name.log" >"$work/$name"
+    grep '^bits of' "$folder/$name.log" >"$folder/$name"
+    grep -v '^bits of' "$folder/$name.log"
 }
 
-digests vectors --flags "-O3 -march=$arch"
+if [ "${4:-}" = kernels ]; then
+    digests vectors --flags "-O3 -march=$arch"
+    [ "${FULL:-0}" != 1 ] || "$op_test" --work "$folder/vectors.d" --cases 2
+    exit
+fi
 plain=1 clang=0
 command -v clang >/dev/null 2>&1 && clang=1
 if [ "${FULL:-0}" != 1 ] && [ $clang = 1 ]; then
@@ -39,10 +45,10 @@ if [ $clang = 1 ]; then # it warns of loops that it leaves as they are
     set -- "$@" clang
 fi
 for other; do
-    if ! diff "$work/vectors" "$work/$other" >"$work/diff"; then
+    if ! diff "$folder/vectors" "$folder/$other" >"$folder/diff"; then
         echo "bits: -O3 -march=$arch and $other differ:"
-        head -n 6 "$work/diff"
+        head -n 6 "$folder/diff"
         exit 1
     fi
 done
-echo "bits: $(wc -l <"$work/vectors") kernels, equal bits with -march=$arch, $*"
+echo "bits: $(wc -l <"$folder/vectors") kernels, equal bits with -march=$arch, $*"
