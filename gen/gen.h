@@ -37,6 +37,10 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     const char *arch;        /* init: the architecture */
     const char *color;
     bool check_drift, force, json;
+    bool quiet;              /* files_write: says nothing of what it wrote */
+    bool plan_only, allow_numerics; /* tune */
+    int64_t measure, steps, minutes;
+    const char *data, *wisdom, *work;
     bool trainer;            /* completion: for trainers */
     const char *only;        /* test-op: names of ops, with commas between */
     const char *sanitize, *keep;

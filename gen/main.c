@@ -11,6 +11,7 @@
 #include "report/runs.h"
 #include "shell/shell.h"
 #include "tokenize/tokenize.h"
+#include "tune/tune.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -182,6 +183,8 @@ static int run_command(Gen *g, char **argv)
         return init_run(g);
     if (!strcmp(g->opt.command, "test-op"))
         return test_op_run(g, argv);
+    if (!strcmp(g->opt.command, "tune"))
+        return tune_command(g);
     code = child_run(g, &default_limits, drive);
     if (code == EXIT_DONE && !strcmp(g->opt.command, "generate") && !g->opt.dump)
         code = files_write(g);

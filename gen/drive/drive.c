@@ -152,12 +152,13 @@ static int run_pass(Gen *g, const Pass *p)
 
 int drive(Gen *g)
 {
-    bool plan = !strcmp(g->opt.command, "plan");
+    const bool plan = !strcmp(g->opt.command, "plan");
+    const bool plans = plan || !strcmp(g->opt.command, "tune");
 
     for (int i = 0; i < N_PASSES; i++) {
         int code;
 
-        if (plan && !strcmp(passes[i].name, "emit"))
+        if (plans && !strcmp(passes[i].name, "emit"))
             break;
         code = run_pass(g, &passes[i]);
         if (code != EXIT_DONE)

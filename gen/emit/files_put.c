@@ -335,6 +335,8 @@ void folder_leave(Folder *f)
 
 int folder_tell(const Folder *f, int written, int removed)
 {
+    if (f->g->opt.quiet)
+        return EXIT_DONE;
     fprintf(stderr, "%s: %d files, %d written, %d removed%s\n", f->dir,
             f->g->base.files.count, written, removed,
             f->mark_bytes ? ", after a run that was stopped" : "");

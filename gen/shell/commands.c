@@ -19,7 +19,9 @@ enum {
     INIT = 1 << 7,
     REPORT = 1 << 8,
     TEST_OP = 1 << 9,
-    DESCRIPTION = GENERATE | PLAN | CHECK | DIFF /* commands that run a description */
+    TUNE = 1 << 10,
+    DESCRIPTION =
+        GENERATE | PLAN | CHECK | DIFF | TUNE /* commands that run a description */
 };
 
 /* ---- names to choose from -------------------------------------------------------- */
@@ -68,6 +70,24 @@ static const Option options[] = {
      GENERATE, NULL, 0},
     {'o', "output", "FILE", "the page to write (default: stdout)", STORE_TEXT, VALUE_FILE,
      AT(output), REPORT, NULL, 0},
+    {'o', "output", "FILE.lua", "the best candidate, as a description to generate",
+     STORE_TEXT, VALUE_LUA, AT(output), TUNE, NULL, 0},
+    {0, "measure", "N", "build and run the N best (default: 3; on cuda none)",
+     STORE_COUNT, VALUE_NUMBER, AT(measure), TUNE, NULL, 64},
+    {0, "plan-only", NULL, "rank by prediction; build and run none", STORE_SWITCH,
+     VALUE_NONE, AT(plan_only), TUNE, NULL, 0},
+    {0, "minutes", "N", "begin no round of runs after N minutes (default: 5)",
+     STORE_COUNT, VALUE_NUMBER, AT(minutes), TUNE, NULL, 10080},
+    {0, "steps", "N", "steps of each run (default: 4)", STORE_COUNT, VALUE_NUMBER,
+     AT(steps), TUNE, NULL, 1000000},
+    {0, "data", "FILE", "train on it (default: random tokens)", STORE_TEXT, VALUE_FILE,
+     AT(data), TUNE, NULL, 0},
+    {0, "wisdom", "FILE", "keep what is measured there (default: FILE.wisdom of -o)",
+     STORE_TEXT, VALUE_FILE, AT(wisdom), TUNE, NULL, 0},
+    {0, "work", "DIR", "keep the trainers there (default: removed at the end)",
+     STORE_TEXT, VALUE_DIR, AT(work), TUNE, NULL, 0},
+    {0, "allow-numerics", NULL, "rank candidates with other numerics hashes, too",
+     STORE_SWITCH, VALUE_NONE, AT(allow_numerics), TUNE, NULL, 0},
     {0, "set", "FIELD=VALUE", "override a field: --set optimizer.lr=1e-4", STORE_LIST,
      VALUE_FIELD, AT(sets), DESCRIPTION, NULL, 0},
     {0, "target", "NAME", "replace the whole target: cpu, cuda", STORE_TEXT, VALUE_TEXT,
@@ -85,7 +105,7 @@ static const Option options[] = {
     {0, "force", NULL, "replace a file that is not a report", STORE_SWITCH, VALUE_NONE,
      AT(force), REPORT, NULL, 0},
     {0, "force", NULL, "replace files that exist", STORE_SWITCH, VALUE_NONE, AT(force),
-     INIT, NULL, 0},
+     INIT | TUNE, NULL, 0},
     {0, "arch", "NAME", "the architecture: llama (default) or gpt2", STORE_TEXT,
      VALUE_CHOICE, AT(arch), INIT, init_arch_name, 0},
     {0, "target", "NAME", "what the trainer runs on: cpu (default) or cuda", STORE_TEXT,
@@ -108,8 +128,8 @@ static const Option options[] = {
      AT(dump), GENERATE | PLAN | CHECK, drive_pass_name, 0},
     {0, "accelerate", "FILE", "what `accelerate config` wrote", STORE_TEXT, VALUE_FILE,
      AT(accelerate), IMPORT, NULL, 0},
-    {0, "json", NULL, "print as JSON", STORE_SWITCH, VALUE_NONE, AT(json), PLAN | DIFF,
-     NULL, 0},
+    {0, "json", NULL, "print as JSON", STORE_SWITCH, VALUE_NONE, AT(json),
+     PLAN | DIFF | TUNE, NULL, 0},
     {0, "json", NULL, "print the figures as JSON", STORE_SWITCH, VALUE_NONE, AT(json),
      REPORT, NULL, 0},
     {0, "color", "WHEN", "auto, always or never", STORE_TEXT, VALUE_CHOICE, AT(color),
@@ -152,6 +172,22 @@ const Command shell_commands[] = {
      .most = 1,
      .lack = "no description is given",
      .bit = CHECK,
+     .options = options},
+    {.name = "tune",
+     .what = "find the choices outside the hash that make a step fastest",
+     .usage = {"MODEL.lua [FIELD=A,B,C]... [-o FILE.lua]"},
+     .more =
+         "Plans every combination, of the values that are named, or of mesh, strategy,\n"
+         "wrap, prefetch, recompute and accumulate; leaves out what does not fit; ranks\n"
+         "the others by prediction; builds and runs the best and the description as it\n"
+         "is, turn by turn; compares the hashes of their weights.",
+     .exits = "0 done, 1 an error, or stopped, 2 usage, 3 nothing fits, 70 a bug, or "
+              "weights that differ.",
+     .words = VALUE_LUA,
+     .least = 1,
+     .most = -1,
+     .lack = "no description is given",
+     .bit = TUNE,
      .options = options},
     {.name = "import",
      .what = "print a Hugging Face or Accelerate configuration as Lua",

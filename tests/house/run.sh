@@ -18,7 +18,7 @@ gen_includes() { # ROOT: those that point up
     local folder=$1/gen
     mapfile -t files < <(sources "$folder")
     awk -v folder="$folder" -v rooms="base describe ops graph hf plan prove report emit drive" \
-        -v beside="import:base describe hf;tokenize:base data;shell:base describe ops drive tokenize job;op_test:base describe ops graph emit" \
+        -v beside="import:base describe hf;tokenize:base data;shell:base describe ops drive tokenize job;tune:base describe ops graph hf plan prove report emit drive;op_test:base describe ops graph emit" \
         -v closed="base tokenize" -v open="gen.h" \
         -f "$here/includes.awk" "${files[@]}"
 }

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tune.c: `fsdpgen tune MODEL.lua [FIELD=A,B,C]...`. In: a description, and what is
+ * varied. Out: a table, or JSON; with -o the best candidate as a description that changes
+ * the one at hand.
+ *
+ * Every candidate is planned: those whose bytes exceed the budget, and those that are
+ * refused, fall out; the others are ranked by the predicted rate. The best few and the
+ * description as it is are then built and run here. */
+#include "tune/tune.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int problem(Gen *g, const char *file, const char *help, const char *text)
+{
+    diag_add(g, DIAG_ERROR, (Pos){.file = file}, help, "%s", text);
+    return diag_finish(g);
+}
+
+/* ---- planning -------------------------------------------------------------------- */
+
+double tune_rate(const Candidate *c, double seconds)
+{
+    return seconds > 0 ? (double)c->plan.step_tokens / seconds : 0;
+}
+
+/* Does an earlier candidate do the same in the same order? */
+static bool is_twice(const Tune *t, const Candidate *c)
+{
+    for (const Candidate *o = t->all.items; o < c; o++)
+        if (!o->left_out && o->plan.program == c->plan.program &&
+            o->plan.bytes == c->plan.bytes && o->plan.numerics == c->plan.numerics &&
+            o->plan.seconds == c->plan.seconds)
+            return true;
+    return false;
+}
+
+static void judge(Tune *t, Candidate *c)
+{
+    if (c->plan.code == EXIT_FIT) {
+        c->left_out = "needs more memory than the budget";
+        t->large++;
+    } else if (c->plan.code != EXIT_DONE) {
+        c->left_out = c->plan.why;
+        t->refused++;
+    } else if (c->plan.numerics != t->base.numerics && !t->g->opt.allow_numerics) {
+        c->left_out = "changes the numerics hash: --allow-numerics";
+        t->other_numerics++;
+    } else if (is_twice(t, c)) {
+        c->left_out = "does what an earlier candidate does";
+        t->twice++;
+    }
+}
+
+static int by_prediction(const void *pa, const void *pb)
+{
+    const Candidate *a = *(Candidate *const *)pa, *b = *(Candidate *const *)pb;
+    const double ra = tune_rate(a, a->plan.seconds), rb = tune_rate(b, b->plan.seconds);
+
+    if (ra != rb)
+        return ra > rb ? -1 : 1;
+    if (a->plan.bytes != b->plan.bytes)
+        return a->plan.bytes < b->plan.bytes ? -1 : 1;
+    return a->id - b->id;
+}
+
+static void show_progress(const Tune *t, int done)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, done < t->all.count ? "\rplanned %d of %d" : "\r\033[K", done,
+                t->all.count);
+}
+
+/* Where no combination is legal, the first one's messages say why. */
+static int check_any(Tune *t)
+{
+    int code;
+
+    if (t->refused == 0 || t->refused < t->all.count - 1)
+        return EXIT_DONE;
+    code = tune_check(t->g, &t->all.items[1].sets);
+    return code == EXIT_DONE ? EXIT_BUG : code;
+}
+
+static int plan_all(Tune *t)
+{
+    for (int i = 0; i < t->all.count; i++) {
+        Candidate *c = &t->all.items[i];
+        const int code = i ? tune_plan(t->g, &c->sets, &c->plan) : EXIT_DONE;
+
+        if (code != EXIT_DONE)
+            return code;
+        judge(t, c);
+        show_progress(t, i + 1);
+    }
+    for (int i = 0; i < t->all.count; i++)
+        if (!t->all.items[i].left_out)
+            *gen_push(t->g, &t->ranked) = &t->all.items[i];
+    if (t->ranked.count)
+        qsort(t->ranked.items, (size_t)t->ranked.count, sizeof *t->ranked.items,
+              by_prediction);
+    return check_any(t);
+}
+
+/* The description has to be legal; that it is too large is what tuning may mend. */
+static int plan_base(Tune *t)
+{
+    int code = tune_plan(t->g, NULL, &t->base);
+
+    if (code != EXIT_DONE || t->base.code == EXIT_DONE || t->base.code == EXIT_FIT)
+        return code;
+    code = tune_check(t->g, NULL);
+    return code == EXIT_DONE ? EXIT_BUG : code;
+}
+
+const Candidate *tune_best(const Tune *t)
+{
+    const Candidate *best = NULL;
+
+    for (int i = 0; i < t->ranked.count; i++) {
+        const Candidate *c = t->ranked.items[i];
+
+        if (c->median > 0 &&
+            (!best || tune_rate(c, c->median) > tune_rate(best, best->median)))
+            best = c;
+    }
+    return best ? best : t->ranked.count ? t->ranked.items[0] : NULL;
+}
+
+/* ---- what is shown ---------------------------------------------------------------- */
+
+/* Does the description say that already? Asked once for each field and value. */
+static int is_own(Tune *t, const char *set, bool *own)
+{
+    const OptionList one = {&set, 1, 1};
+    TunePlan p = {0};
+    int code;
+
+    for (int i = 0; i < t->known.count; i++)
+        if (!strcmp(t->known.items[i].set, set)) {
+            *own = t->known.items[i].own;
+            return EXIT_DONE;
+        }
+    code = tune_plan(t->g, &one, &p);
+    *own = p.resolved == t->base.resolved;
+    *gen_push(t->g, &t->known) = (TuneKnown){set, *own};
+    return code;
+}
+
+/* Without the fields whose indices are marked. */
+static OptionList without(Gen *g, const OptionList *sets, const bool *dropped)
+{
+    OptionList left = {0};
+
+    for (int i = 0; i < sets->count; i++)
+        if (!dropped[i])
+            *gen_push(g, &left) = sets->items[i];
+    return left;
+}
+
+/* Defaults depend on other fields: what is dropped must leave the same description. */
+int tune_changes(Tune *t, Candidate *c)
+{
+    bool *dropped = gen_alloc(t->g, sizeof *dropped * (size_t)(c->sets.count + 1));
+    int code = EXIT_DONE;
+
+    for (int i = 0; i < c->sets.count && code == EXIT_DONE; i++) {
+        OptionList left;
+        TunePlan p = {0};
+
+        code = is_own(t, c->sets.items[i], &dropped[i]);
+        if (code != EXIT_DONE || !dropped[i])
+            continue;
+        left = without(t->g, &c->sets, dropped);
+        code = tune_plan(t->g, &left, &p);
+        dropped[i] = p.resolved == c->plan.resolved;
+    }
+    c->changes = without(t->g, &c->sets, dropped);
+    return code;
+}
+
+static int find_changes(Tune *t)
+{
+    const Candidate *best = tune_best(t);
+    int code = EXIT_DONE;
+
+    for (int i = 0; i < t->ranked.count && code == EXIT_DONE; i++) {
+        Candidate *c = t->ranked.items[i];
+
+        if (tune_is_shown(t, i) || c == best)
+            code = tune_changes(t, c);
+    }
+    return code;
+}
+
+/* ---- the override ---------------------------------------------------------------- */
+
+static const char first_line[] = "-- fsdpgen tune: ";
+
+static bool is_ours(const char *path)
+{
+    const char *text = NULL;
+    size_t bytes;
+    const bool ours = read_whole_file(path, &text, &bytes) == 0 &&
+                      !strncmp(text, first_line, sizeof first_line - 1);
+
+    free((char *)text);
+    return ours;
+}
+
+/* What exists and is not ours is refused before anything is planned. */
+static int check_output(Gen *g)
+{
+    const char *path = g->opt.output;
+    const size_t n = path ? strlen(path) : 0;
+    struct stat st;
+
+    if (!path)
+        return EXIT_DONE;
+    if (n < 5 || strcmp(path + n - 4, ".lua") != 0)
+        return problem(g, path, "-o tuned.lua",
+                       "the best candidate is written as a description, whose name ends "
+                       "in .lua");
+    if (lstat(path, &st) == 0 && !g->opt.force && !is_ours(path))
+        return problem(g, path, "take another name, or --force to replace it",
+                       "the file exists, and fsdpgen tune did not write it");
+    return EXIT_DONE;
+}
+
+static int write_override(Tune *t)
+{
+    const char *path = t->g->opt.output, *beside = gen_printf(t->g, "%s.new", path);
+    Text text = {.g = t->g};
+    bool good;
+    int fd;
+
+    text_printf(&text, "%s", first_line);
+    tune_override(t, &text);
+    unlink(beside);
+    fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    good = fd >= 0 && write(fd, text.s, text.len) == (ssize_t)text.len && fsync(fd) == 0;
+    good = (fd < 0 || close(fd) == 0) && good && rename(beside, path) == 0;
+    if (good)
+        return EXIT_DONE;
+    return problem(t->g, path, NULL,
+                   gen_printf(t->g, "cannot be written: %s", strerror(errno)));
+}
+
+/* ---- the command ----------------------------------------------------------------- */
+
+static int rank_and_run(Tune *t)
+{
+    int code = plan_all(t);
+
+    if (code == EXIT_DONE && t->measure && t->ranked.count)
+        code = tune_measure(t);
+    if (code == EXIT_DONE)
+        code = find_changes(t);
+    if (code != EXIT_DONE)
+        return code;
+    if (t->stopped)
+        print_line(stderr, "fsdpgen: ", "stopped; what was measured is in %s",
+                   t->wisdom ? t->wisdom : "the table alone (--wisdom FILE keeps it)");
+    if (t->g->opt.json)
+        tune_print_json(t);
+    else
+        tune_print(t);
+    if (!t->ranked.count)
+        return EXIT_FIT;
+    if (t->g->opt.output)
+        code = write_override(t);
+    return t->stopped ? EXIT_DIAG : code;
+}
+
+int tune_command(Gen *g)
+{
+    Tune t = {.g = g};
+    const char *out = g->opt.output;
+    int code = check_output(g);
+
+    if (code == EXIT_DONE)
+        code = plan_base(&t);
+    if (code == EXIT_DONE)
+        code = tune_axes(&t);
+    if (code != EXIT_DONE)
+        return code;
+    t.measure = g->opt.plan_only ? 0
+                : g->opt.measure ? g->opt.measure
+                                 : (t.base.cpu ? 3 : 0);
+    t.steps = g->opt.steps ? g->opt.steps : 4;
+    t.minutes = g->opt.minutes ? g->opt.minutes : 5;
+    t.work = g->opt.work;
+    t.data = g->opt.data;
+    t.wisdom = g->opt.wisdom ? g->opt.wisdom
+               : out         ? gen_printf(g, "%.*s.wisdom", (int)strlen(out) - 4, out)
+                             : NULL;
+    return rank_and_run(&t);
+}

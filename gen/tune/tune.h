@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tune.h: `fsdpgen tune`: which choices outside the hash make a step fastest. tune.c is the command;
+ * tune_axes.c says what is tried, tune_plan.c plans each candidate, tune_measure.c builds and runs
+ * the best, tune_wisdom.c keeps what was measured, tune_print.c says what came out.
+ *
+ * Order and ties are by the candidates' numbers, so that one machine's measurements give one result,
+ * whenever they were made. */
+#ifndef TUNE_H
+#define TUNE_H
+
+#include "gen.h"
+
+/* One thing that is varied. A value is the fields that it sets, "a=1 b=2" split into a list. */
+typedef struct TuneValue { OptionList sets; } TuneValue;
+typedef struct TuneAxis {
+    const char *name; /* a field, or "mesh and strategy" */
+    struct { TuneValue *items; int count, cap; } values;
+} TuneAxis;
+typedef struct TuneAxes { TuneAxis *items; int count, cap; } TuneAxes;
+
+/* What planning says of a description; plain data, which comes out of the child. */
+typedef struct TunePlan {
+    int code;                /* EXIT_DONE: it fits, EXIT_FIT: too large, EXIT_DIAG: refused */
+    uint64_t numerics, resolved; /* hashes: of the numerics, of all resolved fields, */
+    uint64_t program;        /* of all instructions of a step */
+    int64_t bytes, budget_bytes; /* a rank */
+    double seconds;          /* a step, predicted */
+    int64_t step_tokens, seq_tokens, vocab, global_batch; /* of all ranks; sequences */
+    int64_t world_size, node_ranks, blocks, rounds, document_end; /* -1: no documents */
+    bool cpu, masked, auto_recompute;
+    char why[240];           /* refused: the first error */
+} TunePlan;
+
+typedef struct Candidate {
+    int id;                  /* 0: the description as it is */
+    OptionList sets;         /* beside those of the command line */
+    OptionList changes;      /* of them, those that the description does not say already */
+    TunePlan plan;
+    const char *left_out;    /* why it is not ranked; NULL: it is */
+    struct { double *items; int count, cap; } step_seconds; /* measured: the median of each run */
+    double median;           /* of them; 0: not measured */
+    const char *weights;     /* their hash after the run; NULL: not measured */
+    const char *failed;      /* why it could not be measured; or NULL */
+    bool built;
+} Candidate;
+
+typedef struct TuneKnown { const char *set; bool own; } TuneKnown; /* the description says it */
+
+typedef struct Tune {
+    Gen *g;
+    TunePlan base;
+    TuneAxes axes;
+    struct { Candidate *items; int count, cap; } all;
+    struct { Candidate **items; int count, cap; } ranked; /* those that fit, the best first */
+    struct { TuneKnown *items; int count, cap; } known;
+    int refused, large, twice, other_numerics;
+    int64_t measure;         /* how many are run, beside the description's own */
+    int64_t steps, minutes;  /* of a run; of all runs and builds */
+    const char *work;        /* folder of the trainers */
+    bool own_work;           /* ours, and removed at the end */
+    const char *data;        /* of the runs */
+    const char *wisdom;      /* file, or NULL */
+    bool stopped;            /* by a signal */
+} Tune;
+
+/* tune_axes.c. From words FIELD=A,B,C, or without words the axes of a model; then all combinations
+ * behind candidate 0. Returns an exit code. */
+int tune_axes(Tune *t);
+const char *tune_sets_text(Gen *g, const OptionList *sets, const char *between); /* "": none */
+
+/* tune_plan.c. Plans the description with those fields, in a child. Returns an exit code: of the child,
+ * not of the plan. */
+int tune_plan(Gen *g, const OptionList *sets, TunePlan *plan);
+/* Prints the messages of the description with those fields. Returns an exit code. */
+int tune_check(Gen *g, const OptionList *sets);
+/* Generates it to that folder. Returns an exit code. */
+int tune_generate(Gen *g, const OptionList *sets, const char *folder);
+
+/* tune_measure.c. Builds and runs the best ones, turn by turn. Returns an exit code. */
+int tune_measure(Tune *t);
+/* The fastest one: as measured where that is known, else as predicted; NULL: nothing fits. */
+const Candidate *tune_best(const Tune *t);
+double tune_rate(const Candidate *c, double seconds); /* tokens a second */
+
+/* The median of its runs. */
+void tune_settle(Tune *t, Candidate *c);
+
+/* tune_run.c. Programs of the measurement: each in a group of its own, its output in `log`, killed after
+ * the deadline or with us. Returns its exit code, 128 + n after signal n; -1: it was stopped. */
+int tune_run(const char *const argv[], const char *folder, const char *log, int64_t seconds);
+void tune_signals(void);     /* from now on SIGINT and SIGTERM stop the measurement, and */
+bool tune_signalled(void);   /* are known here */
+void tune_remove(const char *folder); /* with all in it */
+
+/* tune_wisdom.c. Reads what was measured before; adds a run, on the disk when it returns. */
+int tune_wisdom_read(Tune *t);
+int tune_wisdom_add(Tune *t, const Candidate *c, double step_seconds);
+
+/* tune_print.c */
+bool tune_is_shown(const Tune *t, int place); /* in the table; from 0 */
+void tune_print(const Tune *t);
+void tune_print_json(const Tune *t);
+void tune_override(const Tune *t, Text *to); /* the best one, as a description */
+
+/* Finds the changes of those that are shown: fields that do not come to another description are left
+ * out. Returns an exit code. */
+int tune_changes(Tune *t, Candidate *c);
+/* tune.c. Returns an exit code. */
+int tune_command(Gen *g);
+
+#endif

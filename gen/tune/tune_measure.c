@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tune_measure.c: the best candidates, built and run on this machine. In: the ranked
+ * candidates. Out: of each the seconds of its steps, and the hash of its weights.
+ *
+ * Runs are short and take turns, each round beginning with another candidate, so that
+ * what else the machine does falls on all. Runs of one numerics hash must end with equal
+ * weights: the promise is checked while it costs nothing. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memrchr */
+#endif
+#include "tune/tune.h"
+
+#include "base/show.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_ROUNDS = 5, MAX_LOG_BYTES = 16 << 20, MAX_TOKENS = 16 << 20 };
+
+typedef struct Picks {
+    Candidate **items;
+    int count, cap;
+} Picks;
+
+static int64_t now_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec;
+}
+
+static int complain(Tune *t, const char *file, const char *help, const char *text)
+{
+    diag_add(t->g, DIAG_ERROR, (Pos){.file = file}, help, "%s", text);
+    return diag_finish(t->g);
+}
+
+/* ---- where, and with which data -------------------------------------------------- */
+
+static int make_work(Tune *t)
+{
+    const char *under = getenv("TMPDIR");
+    char *own =
+        gen_printf(t->g, "%s/fsdpgen-tune-XXXXXX", under && *under ? under : "/tmp");
+
+    t->own_work = t->work == NULL;
+    if (t->own_work)
+        t->work = mkdtemp(own);
+    else
+        mkdir(t->work, 0777);
+    t->work = t->work ? realpath(t->work, NULL) : NULL; /* runs have other folders */
+    if (t->work)
+        return EXIT_DONE;
+    return complain(t, t->g->opt.work ? t->g->opt.work : own, "--work DIR",
+                    "the folder of the trainers cannot be made");
+}
+
+static void put_tokens(FILE *f, const TunePlan *p, int64_t n)
+{
+    const bool wide = p->vocab > 65536;
+    uint32_t head[256] = {wide ? 20240801 : 20240520, wide ? 7 : 1, (uint32_t)n};
+    uint64_t state = 1;
+
+    fwrite(head, sizeof head, 1, f);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t id;
+
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        id = (uint32_t)((state >> 33) % (uint64_t)p->vocab);
+        fwrite(&id, wide ? 4 : 2, 1, f);
+    }
+}
+
+/* Random tokens: what a step costs does not depend on them. */
+static int make_data(Tune *t)
+{
+    const TunePlan *p = &t->base;
+    const int64_t wanted = t->steps * p->step_tokens + p->seq_tokens + 1;
+    const char *path = gen_printf(t->g, "%s/random.bin", t->work);
+    FILE *f;
+    bool good;
+
+    if (t->data) {
+        t->data = realpath(t->data, NULL);
+        return t->data ? EXIT_DONE : complain(t, t->g->opt.data, NULL, "cannot be read");
+    }
+    if (p->masked)
+        return complain(t, NULL, "--data FILE, or --plan-only",
+                        "the description has a loss mask, so random tokens do not do");
+    f = fopen(path, "wb");
+    if (f)
+        put_tokens(f, p, max_i64(min_i64(wanted, MAX_TOKENS), 2 * p->seq_tokens + 2));
+    good = f && !ferror(f);
+    good = (!f || fclose(f) == 0) && good;
+    t->data = path;
+    return good ? EXIT_DONE : complain(t, path, "--work DIR", "cannot be written");
+}
+
+/* ---- one candidate --------------------------------------------------------------- */
+
+static const char *last_line(Gen *g, const char *path)
+{
+    const char *text = NULL, *line;
+    size_t n;
+
+    if (file_read(path, MAX_LOG_BYTES, &text, &n) != 0)
+        return "no output";
+    while (n && text[n - 1] == '\n')
+        n--;
+    line = memrchr(text, '\n', n);
+    line = line ? line + 1 : text;
+    return gen_strndup(g, line, (size_t)min_i64(text + n - line, 200));
+}
+
+static const char *folder_of(const Tune *t, const Candidate *c)
+{
+    return gen_printf(t->g, "%s/%016" PRIx64, t->work, c->plan.resolved);
+}
+
+static int build(Tune *t, Candidate *c)
+{
+    const char *folder = folder_of(t, c);
+    const char *log = gen_printf(t->g, "%s.build", folder);
+    const char *const argv[] = {"make", "-j", NULL};
+    int code = tune_generate(t->g, &c->sets, folder);
+
+    if (code != EXIT_DONE)
+        return code;
+    code = tune_run(argv, folder, log, 3600);
+    if (code > 0)
+        c->failed = gen_printf(t->g, "make failed: %s", last_line(t->g, log));
+    c->built = code == 0;
+    return EXIT_DONE;
+}
+
+static int by_value(const void *pa, const void *pb)
+{
+    const double a = *(const double *)pa, b = *(const double *)pb;
+
+    return (a > b) - (a < b);
+}
+
+static double median_of(Gen *g, const double *list, int n)
+{
+    double *sorted = gen_alloc(g, sizeof *sorted * (size_t)n);
+
+    memcpy(sorted, list, sizeof *sorted * (size_t)n);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+void tune_settle(Tune *t, Candidate *c)
+{
+    c->median = median_of(t->g, c->step_seconds.items, c->step_seconds.count);
+}
+
+/* The median of a run's steps behind the first, which warms up; 0: the log has none. */
+static double step_seconds(Tune *t, const char *path)
+{
+    const char *text = NULL, *at;
+    struct {
+        double *items;
+        int count, cap;
+    } list = {0};
+    size_t bytes;
+
+    if (file_read(path, MAX_LOG_BYTES, &text, &bytes) != 0)
+        return 0;
+    for (at = text; (at = strstr(at, "\"step_seconds\": ")) != NULL;) {
+        at += strlen("\"step_seconds\": ");
+        *gen_push(t->g, &list) = strtod(at, NULL);
+    }
+    free((char *)text);
+    if (list.count > 1)
+        return median_of(t->g, list.items + 1, list.count - 1);
+    return list.count ? list.items[0] : 0;
+}
+
+/* The hash that --weights-hash prints last; NULL: there is none. */
+static const char *weights_of(Tune *t, const char *log)
+{
+    const char *line = last_line(t->g, log);
+
+    return strncmp(line, "weights ", 8) ? NULL : line + 8;
+}
+
+/* One numerics hash, one result. */
+static int compare_weights(Tune *t, const Picks *picks, const Candidate *c)
+{
+    for (int i = 0; i < picks->count; i++) {
+        const Candidate *o = picks->items[i];
+
+        if (o->weights && o->plan.numerics == c->plan.numerics &&
+            strcmp(o->weights, c->weights) != 0) {
+            print_line(stderr, "fsdpgen: bug: ",
+                       "candidates %d and %d have the numerics hash %016" PRIx64
+                       ", and weights %s and %s after %lld steps; please report it",
+                       o->id, c->id, c->plan.numerics, o->weights, c->weights,
+                       (long long)t->steps);
+            return EXIT_BUG;
+        }
+    }
+    return EXIT_DONE;
+}
+
+static int run_once(Tune *t, const Picks *picks, Candidate *c)
+{
+    const char *folder = folder_of(t, c);
+    const char *log = gen_printf(t->g, "%s.log", folder);
+    const char *out = gen_printf(t->g, "%s.out", folder);
+    const char *steps = gen_printf(t->g, "%lld", (long long)t->steps);
+    const char *const argv[] = {"./trainer", "--data",         t->data, "--steps",
+                                steps,       "--log",          log,     "--local",
+                                "--quiet",   "--weights-hash", NULL};
+    double seconds;
+    int code;
+
+    unlink(log);
+    code = tune_run(argv, folder, out, t->minutes * 60);
+    if (tune_signalled())
+        return EXIT_DONE;
+    if (code != 0) {
+        c->failed =
+            code < 0 ? gen_printf(t->g, "%lld steps took over %lld minutes",
+                                  (long long)t->steps, (long long)t->minutes)
+                     : gen_printf(t->g, "ended with %d: %s", code, last_line(t->g, out));
+        return EXIT_DONE;
+    }
+    seconds = step_seconds(t, log);
+    c->weights = weights_of(t, out);
+    if (seconds <= 0 || !c->weights) {
+        c->failed = "its log has no steps";
+        return EXIT_DONE;
+    }
+    *gen_push(t->g, &c->step_seconds) = seconds;
+    tune_settle(t, c);
+    code = compare_weights(t, picks, c);
+    return code == EXIT_DONE && t->wisdom ? tune_wisdom_add(t, c, seconds) : code;
+}
+
+/* ---- all of them ----------------------------------------------------------------- */
+
+static void pick(Tune *t, Picks *picks)
+{
+    Candidate *own = &t->all.items[0];
+
+    for (int i = 0; i < t->ranked.count && i < t->measure; i++)
+        *gen_push(t->g, picks) = t->ranked.items[i];
+    for (int i = 0; i < picks->count; i++)
+        if (picks->items[i] == own)
+            return;
+    if (!own->left_out)
+        *gen_push(t->g, picks) = own;
+}
+
+static void show(const Tune *t, const char *what, int n, int of)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K%s %d of %d", what, n, of);
+    (void)t;
+}
+
+static int turns(Tune *t, const Picks *picks)
+{
+    const int64_t end = now_seconds() + t->minutes * 60;
+    int code = EXIT_DONE;
+
+    for (int i = 0; i < picks->count && code == EXIT_DONE && !tune_signalled(); i++) {
+        show(t, "building", i + 1, picks->count);
+        if (picks->items[i]->step_seconds.count < MAX_ROUNDS)
+            code = build(t, picks->items[i]);
+    }
+    for (int round = 0; round < MAX_ROUNDS && code == EXIT_DONE; round++) {
+        for (int k = 0; k < picks->count && code == EXIT_DONE; k++) {
+            Candidate *c = picks->items[(k + round) % picks->count];
+
+            if (tune_signalled() || (round && now_seconds() >= end))
+                return code;
+            show(t, "round", round + 1, MAX_ROUNDS);
+            if (c->built && !c->failed && c->step_seconds.count <= round)
+                code = run_once(t, picks, c);
+        }
+    }
+    return code;
+}
+
+int tune_measure(Tune *t)
+{
+    Picks picks = {0};
+    int code = t->wisdom ? tune_wisdom_read(t) : EXIT_DONE;
+
+    if (code == EXIT_DONE)
+        code = make_work(t);
+    if (code == EXIT_DONE)
+        code = make_data(t);
+    if (code == EXIT_DONE) {
+        tune_signals();
+        pick(t, &picks);
+        code = turns(t, &picks);
+        t->stopped = tune_signalled();
+    }
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K");
+    if (t->own_work && t->work)
+        tune_remove(t->work);
+    return code;
+}

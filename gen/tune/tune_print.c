@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tune_print.c: what tuning found. In: the candidates, ranked and some of them measured.
+ * Out: a table, or JSON, on stdout; the best one as a description. */
+#include "tune/tune.h"
+
+#include "base/show.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOP = 10 };
+
+/* ---- the table ------------------------------------------------------------------- */
+
+static const char *seconds_text(Gen *g, double s)
+{
+    return s <= 0    ? "-"
+           : s < 100 ? gen_printf(g, "%.4f s", s)
+                     : gen_printf(g, "%.3g s", s);
+}
+
+static const char *sets_of(const Tune *t, const Candidate *c)
+{
+    if (c->left_out)
+        return tune_sets_text(t->g, &c->sets, " ");
+    return c->changes.count ? tune_sets_text(t->g, &c->changes, " ") : "as described";
+}
+
+bool tune_is_shown(const Tune *t, int place)
+{
+    const Candidate *c = t->ranked.items[place];
+
+    return place < TOP || c->median > 0 || c->failed || c->id == 0;
+}
+
+/* "0.4011 s x5": the median of so many runs. */
+static const char *measured_text(Gen *g, const Candidate *c)
+{
+    return c->median > 0 ? gen_printf(g, "%s x%d", seconds_text(g, c->median),
+                                      c->step_seconds.count)
+                         : "-";
+}
+
+static void print_row(const Tune *t, Text *to, int place, const Candidate *c)
+{
+    const bool any = tune_best(t)->median > 0; /* rates are all of one kind */
+    const double seconds = any ? c->median : c->plan.seconds;
+
+    text_printf(to, "%4d  %11s  %14s  %10s  %10s  %s\n", place,
+                seconds_text(t->g, c->plan.seconds), measured_text(t->g, c),
+                seconds > 0 ? gen_printf(t->g, "%.4g", tune_rate(c, seconds)) : "-",
+                show_bytes(t->g, c->plan.bytes), sets_of(t, c));
+    if (c->failed)
+        text_printf(to, "      could not be measured: %s\n", c->failed);
+}
+
+static void print_counts(const Tune *t, Text *to)
+{
+    text_printf(to, "%d candidates: %d ranked", t->all.count, t->ranked.count);
+    if (t->twice)
+        text_printf(to, ", %d like another", t->twice);
+    if (t->large)
+        text_printf(to, ", %d over the budget", t->large);
+    if (t->refused)
+        text_printf(to, ", %d refused", t->refused);
+    if (t->other_numerics)
+        text_printf(to, ", %d with other numerics (--allow-numerics)", t->other_numerics);
+    text_printf(to, "\n");
+    for (int i = 0; i < t->all.count; i++) { /* one reason, as an example */
+        const Candidate *c = &t->all.items[i];
+
+        if (c->left_out != c->plan.why || !*c->left_out)
+            continue;
+        text_printf(to, "  refused, for one: %s: %s\n", sets_of(t, c), c->left_out);
+        return;
+    }
+}
+
+/* Do the runs of both overlap? Then which one is faster is not known. */
+static bool overlap(const Candidate *best, const Candidate *own)
+{
+    double slowest = 0;
+
+    for (int i = 0; i < best->step_seconds.count; i++)
+        slowest =
+            best->step_seconds.items[i] > slowest ? best->step_seconds.items[i] : slowest;
+    for (int i = 0; i < own->step_seconds.count; i++)
+        if (tune_rate(own, own->step_seconds.items[i]) >= tune_rate(best, slowest))
+            return true;
+    return false;
+}
+
+static void print_gain(const Tune *t, Text *to, const Candidate *best)
+{
+    const Candidate *own = &t->all.items[0];
+    const bool measured = best->median > 0;
+    const double now = own->left_out ? 0 : measured ? own->median : own->plan.seconds;
+    const double then = measured ? best->median : best->plan.seconds;
+
+    if (best == own || now <= 0)
+        return;
+    text_printf(to, "  %.1f %% more tokens a second than as described",
+                100 * (tune_rate(best, then) / tune_rate(own, now) - 1));
+    if (measured && best->step_seconds.count < 3)
+        text_printf(to, "; few runs, see --minutes");
+    else if (measured && overlap(best, own))
+        text_printf(to, "; within the spread of the runs");
+    text_printf(to, "\n");
+}
+
+static void print_verdict(const Tune *t, Text *to)
+{
+    const Candidate *best = tune_best(t);
+
+    text_printf(to, "\nbest%s: %s\n",
+                best->median > 0 ? ", measured here" : ", predicted", sets_of(t, best));
+    print_gain(t, to, best);
+    if (best->median <= 0)
+        text_printf(to, "  the rates behind predictions are not calibrated: they order "
+                        "candidates, and promise no time\n");
+    if (t->g->opt.output)
+        text_printf(to, "  written: %s\n", t->g->opt.output);
+}
+
+void tune_print(const Tune *t)
+{
+    Text to = {.g = t->g};
+
+    print_counts(t, &to);
+    if (t->ranked.count) {
+        text_printf(&to, "\n%4s  %11s  %14s  %10s  %10s  %s\n", "", "predicted",
+                    "measured", "tokens/s", "a rank", "what it sets");
+        for (int i = 0; i < t->ranked.count; i++) {
+            const Candidate *c = t->ranked.items[i];
+
+            if (tune_is_shown(t, i))
+                print_row(t, &to, i + 1, c);
+        }
+        print_verdict(t, &to);
+    } else {
+        text_printf(&to, "no candidate fits\n");
+    }
+    fwrite(to.s, 1, to.len, stdout);
+}
+
+/* ---- JSON ------------------------------------------------------------------------ */
+
+static json_t *candidate_json(const Tune *t, const Candidate *c)
+{
+    json_t *o = json_object(), *sets = json_array(), *runs = json_array();
+
+    for (int i = 0; i < c->sets.count; i++)
+        json_array_append_new(sets, json_string(c->sets.items[i]));
+    json_object_set_new(o, "id", json_integer(c->id));
+    json_object_set_new(o, "sets", sets);
+    if (c->left_out) {
+        json_object_set_new(o, "left_out", json_string(c->left_out));
+        json_decref(runs);
+        return o;
+    }
+    json_object_set_new(o, "numerics_hash",
+                        json_string(gen_printf(t->g, "%016" PRIx64, c->plan.numerics)));
+    json_object_set_new(o, "rank_bytes", json_integer(c->plan.bytes));
+    json_object_set_new(o, "step_tokens", json_integer(c->plan.step_tokens));
+    json_object_set_new(o, "predicted_seconds", json_real(c->plan.seconds));
+    for (int i = 0; i < c->step_seconds.count; i++)
+        json_array_append_new(runs, json_real(c->step_seconds.items[i]));
+    json_object_set_new(o, "measured_seconds", runs);
+    json_object_set_new(o, "median_seconds",
+                        c->median > 0 ? json_real(c->median) : json_null());
+    json_object_set_new(o, "weights_hash",
+                        c->weights ? json_string(c->weights) : json_null());
+    if (c->failed)
+        json_object_set_new(o, "failed", json_string(c->failed));
+    return o;
+}
+
+void tune_print_json(const Tune *t)
+{
+    const Candidate *best = tune_best(t);
+    json_t *o = json_object(), *list = json_array();
+    char *s;
+
+    for (int i = 0; i < t->ranked.count; i++)
+        json_array_append_new(list, candidate_json(t, t->ranked.items[i]));
+    json_object_set_new(o, "candidates", json_integer(t->all.count));
+    json_object_set_new(o, "best", best ? json_integer(best->id) : json_null());
+    json_object_set_new(o, "ranked", list);
+    list = json_array();
+    for (int i = 0; i < t->all.count; i++)
+        if (t->all.items[i].left_out)
+            json_array_append_new(list, candidate_json(t, &t->all.items[i]));
+    json_object_set_new(o, "left_out", list);
+    s = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12));
+    gen_require(s, "tune: JSON");
+    printf("%s\n", s);
+    free(s);
+    json_decref(o);
+}
+
+/* ---- the override ---------------------------------------------------------------- */
+
+/* The name that `require` finds the description by, from its folder. */
+static const char *module_of(Gen *g)
+{
+    const char *slash = strrchr(g->opt.input, '/');
+    const char *name = slash ? slash + 1 : g->opt.input;
+    const size_t n = strlen(name);
+
+    return gen_printf(g, "%.*s", (int)(n > 4 ? n - 4 : n), name);
+}
+
+/* A value of --set as Lua: words of an option are quoted, names of wraps are not. */
+static const char *value_lua(Gen *g, const char *field, const char *value)
+{
+    const bool word = strspn(value, "abcdefghijklmnopqrstuvwxyz_") == strlen(value);
+    const bool name =
+        !strcmp(field, "wrap") || !strcmp(value, "true") || !strcmp(value, "false");
+
+    return word && !name ? gen_printf(g, "\"%s\"", value) : value;
+}
+
+static void add_set(const Tune *t, Text *to, const char *set, OptionList *tables)
+{
+    Gen *g = t->g;
+    const char *eq = strchr(set, '='), *field = gen_strndup(g, set, (size_t)(eq - set));
+    const char *dot = strrchr(field, '.');
+    const char *table = dot ? gen_strndup(g, field, (size_t)(dot - field)) : NULL;
+    bool known = !table;
+
+    for (int i = 0; !known && i < tables->count; i++)
+        known = !strcmp(tables->items[i], table);
+    if (!known) {
+        text_printf(to, "if type(t.%s) ~= \"table\" then t.%s = {} end\n", table, table);
+        *gen_push(g, tables) = table;
+    }
+    text_printf(to, "t.%s = %s\n", field, value_lua(g, field, eq + 1));
+}
+
+void tune_override(const Tune *t, Text *to)
+{
+    const Candidate *best = tune_best(t);
+    OptionList tables = {0};
+
+    text_printf(to, "%s, %s a step, %s\n", module_of(t->g),
+                seconds_text(t->g, best->median > 0 ? best->median : best->plan.seconds),
+                best->median > 0 ? "measured" : "predicted");
+    text_printf(to, "-- Lies beside %s.lua, or is generated with --path FOLDER of it.\n",
+                module_of(t->g));
+    text_printf(to, "local t = require \"%s\"\n\n", module_of(t->g));
+    for (int i = 0; i < t->g->opt.sets.count; i++)
+        add_set(t, to, t->g->opt.sets.items[i], &tables);
+    for (int i = 0; i < best->changes.count; i++)
+        add_set(t, to, best->changes.items[i], &tables);
+    text_printf(to, "\nreturn t\n");
+}

@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# In place of make, for tests: the trainer that it "builds" trains nothing. Its step time is a function
+# of its description, so that the fastest one is known; its weights are those of a file.
+# FAKE_DIR: wrong, if that is there: the name of a strategy whose weights differ; broken: one that fails;
+# slow: one that never ends; calls: a line for each run.
+[ ! -e "$FAKE_DIR/no_build" ] || { echo "no such compiler"; exit 2; }
+cat >trainer <<'TRAINER'
+#!/bin/sh
+while [ $# -gt 0 ]; do
+    case $1 in
+    --steps) steps=$2 ;;
+    --log) log=$2 ;;
+    esac
+    shift
+done
+is() { [ -e "$FAKE_DIR/$1" ] && grep -qx "$(cat "$FAKE_DIR/$1")" choices; }
+grep -o 'strategy = "[a-z_]*"\|recompute = "[a-z_]*"' description.lua | sed 's/.*"\(.*\)"/\1/' >choices
+echo "$(paste -sd' ' choices)" >>"$FAKE_DIR/calls"
+if is broken; then echo "trainer: error: out of luck" >&2; exit 1; fi
+if is slow; then sleep 1000 & wait; fi
+time=$(cat "$FAKE_DIR/times" | while read -r name t; do grep -qx "$name" choices && echo "$t"; done | tail -n 1)
+for step in $(seq "$steps"); do
+    echo "{\"step\": $step, \"step_seconds\": ${time:-9}}" >>"$log"
+done
+if is wrong; then echo weights 2222222222222222; else echo weights 1111111111111111; fi
+TRAINER
+chmod +x trainer

@@ -1,0 +1,213 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# `fsdpgen tune`: candidates and their order against plans made one by one; words that are refused; the
+# override generates what was ranked; what is measured, by a fake make whose trainers have known times,
+# and once by real trainers; wisdom, stops, and weights that differ. --update writes the golden texts.
+set -u
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+here=$ROOT/tests/tune
+llama=$ROOT/tests/models/tiny_llama.lua
+
+tune() { "$FSDPGEN" tune "$@"; }
+golden() { # NAME FILE
+    if [ "$update" = 1 ]; then cp "$2" "$here/golden/$1.txt"; fi
+    check "$1 is as in golden/$1.txt" diff "$here/golden/$1.txt" "$2"
+}
+field() { # PATH FILE: a value of JSON
+    python3 -c 'import json, sys
+v = json.load(open(sys.argv[2]))
+for key in sys.argv[1].split("."):
+    v = v[int(key)] if isinstance(v, list) else v[key]
+print(v)' "$1" "$2"
+}
+
+# ---- words -----------------------------------------------------------------------------------------
+
+words() {
+    local line
+    while read -r line; do
+        echo "== tune tiny_llama.lua $line"
+        eval "set -- $line"
+        (cd "$ROOT/tests/models" && tune tiny_llama.lua "$@" --plan-only 2>&1)
+        echo "-- $?"
+    done >"$WORK/words" <<'LINES'
+wrap
+wrap=
+=3
+wrap=1,,2
+wrap=1 wrap=2
+wrp=1,2
+strategy=full,none
+strategy=full_shard,bad
+seq=16,32
+mesh.shard=1,2,3,4
+'wrap=per_block(1),by_size(100)' mesh.shard=2
+recompute=none,block --set 'target.memory="130MiB"'
+recompute=none,block --set 'target.memory="1MiB"'
+recompute=none --set seq=0
+-o tiny_llama.lua
+-o found.txt
+--measure 0
+--minutes x
+--mesure 3
+LINES
+    golden words "$WORK/words"
+}
+
+# ---- plans -----------------------------------------------------------------------------------------
+
+# Every ranked candidate has the bytes and seconds of its plan, and the best one is the best of all.
+plans() {
+    local grid='strategy=full_shard,shard_grad_op,shard_optimizer wrap=1,2,root_only prefetch=0,2'
+    tune "$llama" $grid --set mesh.shard=4 --plan-only --json >"$WORK/plans.json"
+    check "tune --json ends well" test $? = 0
+    check "every candidate's plan is that of fsdpgen plan" python3 "$here/plans.py" "$FSDPGEN" "$llama" \
+        "$WORK/plans.json" mesh.shard=4
+    tune "$llama" $grid --set mesh.shard=4 --plan-only >"$WORK/a" && tune "$llama" $grid --set mesh.shard=4 \
+        --plan-only >"$WORK/b"
+    check "twice the same text" cmp "$WORK/a" "$WORK/b"
+    tune "$llama" --plan-only --set mesh.shard=4 --set global_batch=32 --json >"$WORK/grid.json"
+    check "the grid of a model: $(field candidates "$WORK/grid.json") candidates" \
+        test "$(field candidates "$WORK/grid.json")" -gt 200
+    tune "$llama" seq=16,32 micro_batch=1,2 --allow-numerics --plan-only --json >"$WORK/numerics.json"
+    check "other numerics, when asked for" test "$(field ranked "$WORK/numerics.json" | grep -o "'id'" | wc -l)" -ge 4
+}
+
+# ---- the override ----------------------------------------------------------------------------------
+
+override() {
+    local sets='--set strategy=hybrid_shard --set mesh.replicate=2 --set mesh.shard=2 --set prefetch=2
+        --set wrap=per_block(2) --set recompute=every(2)'
+    cp "$llama" "$WORK/mine.lua"
+    tune "$WORK/mine.lua" 'mesh.replicate=2' 'mesh.shard=2' strategy=hybrid_shard prefetch=2 'wrap=per_block(2)' \
+        'recompute=every(2)' --set optimizer.lr=0.5 --plan-only -o "$WORK/tuned.lua" >"$WORK/out" 2>&1
+    check "an override is written" test -s "$WORK/tuned.lua"
+    "$FSDPGEN" plan "$WORK/tuned.lua" --json >"$WORK/tuned.json"
+    "$FSDPGEN" plan "$WORK/mine.lua" $sets --set optimizer.lr=0.5 --json >"$WORK/mine.json"
+    check "it is the description with these fields" cmp "$WORK/tuned.json" "$WORK/mine.json"
+    check "it is replaced" tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/tuned.lua"
+    echo 'return 1' >"$WORK/other.lua"
+    check "another file is not" test "$(tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/other.lua" >"$WORK/out" 2>&1
+        echo $?)" = 1 -a "$(cat "$WORK/other.lua")" = 'return 1'
+    check "but with --force" tune "$WORK/mine.lua" wrap=1 --plan-only --force -o "$WORK/other.lua"
+    check "a folder that is not there" test "$(tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/no/x.lua" \
+        >"$WORK/out" 2>&1; echo $?)" = 1
+    check "is named" grep -q 'no/x.lua: error: cannot be written: No such file' "$WORK/out"
+}
+
+# ---- measured, by trainers of known times ----------------------------------------------------------
+
+axes='strategy=full_shard,shard_grad_op,no_shard recompute=none,block'
+# fake NAME CODE [FLAGS...]: tunes with the fake make
+fake() {
+    local name=$1 code=$2
+    shift 2
+    export FAKE_DIR=$WORK/fake
+    : >"$FAKE_DIR/calls"
+    PATH=$WORK/bin:$PATH timeout 120 "$FSDPGEN" tune "$llama" $axes --set mesh.shard=2 --work "$WORK/work" "$@" \
+        >"$WORK/fake.out" 2>"$WORK/fake.err"
+    local got=$?
+    check "$name: exit code $got" test $got = "$code"
+}
+calls() { wc -l <"$WORK/fake/calls"; }
+
+measured() {
+    mkdir -p "$WORK/bin" "$WORK/fake"
+    ln -sf "$here/fake_make.sh" "$WORK/bin/make"
+    printf '%s\n' 'full_shard 3' 'shard_grad_op 2' 'no_shard 1' 'block 5' >"$WORK/fake/times"
+    fake 'the fastest' 0 --measure 6 --json
+    check "its strategy" test "$(field ranked "$WORK/fake.out" | grep -o "'median_seconds': 1.0" | wc -l)" = 1
+    local best=$(field best "$WORK/fake.out")
+    check "is the best one ($best)" python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+best = min((c for c in d["ranked"] if c["median_seconds"]), key=lambda c: c["median_seconds"])
+sys.exit(best["id"] != d["best"] or best["median_seconds"] != 1.0 or "strategy=no_shard" not in best["sets"])' \
+        "$WORK/fake.out"
+    check "five runs each ($(calls))" test "$(calls)" = 30
+    fake 'a table' 0 --measure 2
+    sed "s|$WORK|WORK|g" "$WORK/fake.out" >"$WORK/table"
+    golden table "$WORK/table"
+}
+
+failures() {
+    echo shard_grad_op >"$WORK/fake/broken"
+    fake 'a trainer that fails' 0 --measure 6
+    check 'is named' grep -q 'could not be measured: ended with 1: trainer: error: out of luck' "$WORK/fake.out"
+    check 'the best is another one' grep -q '^best, measured here: strategy=no_shard' "$WORK/fake.out"
+    rm "$WORK/fake/broken"
+    echo no_shard >"$WORK/fake/wrong"
+    fake 'other weights' 70 --measure 6
+    check 'are a bug, with both hashes' grep -q 'bug: candidates .* numerics hash .* weights 1*2* and' "$WORK/fake.err"
+    rm "$WORK/fake/wrong"
+    : >"$WORK/fake/no_build"
+    fake 'make fails' 0 --measure 1
+    check 'is named, too' grep -q 'make failed: no such compiler' "$WORK/fake.out"
+    check 'and predictions count' grep -q '^best, predicted:' "$WORK/fake.out"
+    rm "$WORK/fake/no_build"
+}
+
+wisdom() {
+    local file=$WORK/kept.wisdom
+    rm -f "$file"
+    fake 'wisdom' 0 --measure 3 --wisdom "$file"
+    local lines=$(wc -l <"$file") first=$(calls)
+    check "a line for each run ($lines)" test "$lines" = $((first + 1))
+    cp "$WORK/fake.out" "$WORK/first"
+    fake 'again' 0 --measure 3 --wisdom "$file"
+    check 'nothing is run again' test "$(calls)" = 0
+    check 'the same table' cmp "$WORK/first" "$WORK/fake.out"
+    head -n 4 "$file" >"$file.cut" && printf '{"description": "12' >>"$file.cut"
+    fake 'cut short' 0 --measure 3 --wisdom "$file.cut"
+    check 'the others are run' test "$(calls)" = $((first - 3))
+    check 'the same table again' cmp "$WORK/first" "$WORK/fake.out"
+    sed 's/"machine":"/&another /' "$file" >"$file.other"
+    fake 'of another machine' 1 --measure 3 --wisdom "$file.other"
+    check 'is refused' grep -q 'other:1:1: error: is of another machine or generator' "$WORK/fake.err"
+    echo 'no wisdom' >"$file.none"
+    fake 'no wisdom' 1 --measure 3 --wisdom "$file.none"
+    check 'and is as it was' test "$(cat "$file.none")" = 'no wisdom'
+}
+
+# Stopped while a trainer hangs: what was measured stays, and no process does.
+stopped() {
+    local file=$WORK/stop.wisdom pid i
+    rm -f "$file"
+    echo no_shard >"$WORK/fake/slow"
+    export FAKE_DIR=$WORK/fake
+    : >"$FAKE_DIR/calls"
+    PATH=$WORK/bin:$PATH "$FSDPGEN" tune "$llama" $axes --set mesh.shard=2 --work "$WORK/work" --measure 6 \
+        --wisdom "$file" >"$WORK/fake.out" 2>"$WORK/fake.err" &
+    pid=$!
+    for ((i = 0; i < 600; i++)); do
+        grep -q no_shard "$FAKE_DIR/calls" && break
+        sleep 0.1
+    done
+    kill -INT $pid
+    wait $pid
+    check "a signal ends it" test $? = 1
+    check "and says where what it knows is" grep -q "stopped; what was measured is in $file" "$WORK/fake.err"
+    check "a table is printed" grep -q '^best' "$WORK/fake.out"
+    check "no trainer is left" test -z "$(pgrep -f "sleep 1000")"
+    rm "$WORK/fake/slow"
+}
+
+# ---- measured, in earnest --------------------------------------------------------------------------
+
+earnest() {
+    TMPDIR=$WORK tune "$llama" strategy=full_shard,shard_grad_op --set mesh.shard=2 --measure 2 --steps 2 --minutes 1 \
+        --json >"$WORK/earnest.json" 2>"$WORK/earnest.err"
+    check 'real trainers' test $? = 0
+    check 'have equal weights' test "$(grep -o '"weights_hash": "[0-9a-f]*"' "$WORK/earnest.json" | sort -u | wc -l)" = 1
+    check 'both of them' test "$(grep -c '"weights_hash": "' "$WORK/earnest.json")" = 2
+    check 'their folder is removed' test -z "$(find "$WORK" -maxdepth 1 -name 'fsdpgen-tune-*')"
+}
+
+part words words
+part plans plans
+part override override
+part measured measured
+part failures:measured failures
+part wisdom:measured wisdom
+part stopped:measured stopped
+part earnest earnest
+finish
