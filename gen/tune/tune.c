@@ -131,7 +131,7 @@ const Candidate *tune_best(const Tune *t)
     return best ? best : t->ranked.count ? t->ranked.items[0] : NULL;
 }
 
-/* ---- what is shown ---------------------------------------------------------------- */
+/* ---- what is shown --------------------------------------------------------------- */
 
 /* Does the description say that already? Asked once for each field and value. */
 static int is_own(Tune *t, const char *set, bool *own)

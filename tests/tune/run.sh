@@ -66,11 +66,15 @@ plans() {
     tune "$llama" $grid --set mesh.shard=4 --plan-only >"$WORK/a" && tune "$llama" $grid --set mesh.shard=4 \
         --plan-only >"$WORK/b"
     check "twice the same text" cmp "$WORK/a" "$WORK/b"
+    tune "$llama" seq=16,32 micro_batch=1,2 --allow-numerics --plan-only --json >"$WORK/numerics.json"
+    check "other numerics, when asked for" test "$(field ranked "$WORK/numerics.json" | grep -o "'id'" | wc -l)" -ge 4
+}
+
+# Without words: the grid of a model on 4 ranks.
+grid() {
     tune "$llama" --plan-only --set mesh.shard=4 --set global_batch=32 --json >"$WORK/grid.json"
     check "the grid of a model: $(field candidates "$WORK/grid.json") candidates" \
         test "$(field candidates "$WORK/grid.json")" -gt 200
-    tune "$llama" seq=16,32 micro_batch=1,2 --allow-numerics --plan-only --json >"$WORK/numerics.json"
-    check "other numerics, when asked for" test "$(field ranked "$WORK/numerics.json" | grep -o "'id'" | wc -l)" -ge 4
 }
 
 # ---- the override ----------------------------------------------------------------------------------
@@ -82,9 +86,16 @@ override() {
     tune "$WORK/mine.lua" 'mesh.replicate=2' 'mesh.shard=2' strategy=hybrid_shard prefetch=2 'wrap=per_block(2)' \
         'recompute=every(2)' --set optimizer.lr=0.5 --plan-only -o "$WORK/tuned.lua" >"$WORK/out" 2>&1
     check "an override is written" test -s "$WORK/tuned.lua"
-    "$FSDPGEN" plan "$WORK/tuned.lua" --json >"$WORK/tuned.json"
-    "$FSDPGEN" plan "$WORK/mine.lua" $sets --set optimizer.lr=0.5 --json >"$WORK/mine.json"
+    "$FSDPGEN" plan "$WORK/tuned.lua" --json >"$WORK/tuned.json" 2>/dev/null
+    "$FSDPGEN" plan "$WORK/mine.lua" $sets --set optimizer.lr=0.5 --json >"$WORK/mine.json" 2>/dev/null
     check "it is the description with these fields" cmp "$WORK/tuned.json" "$WORK/mine.json"
+    # a default that another field changes is written
+    tune "$WORK/mine.lua" strategy=shard_optimizer accumulate=sharded --set mesh.shard=2 --plan-only -o "$WORK/tuned.lua" \
+        >"$WORK/out" 2>&1
+    "$FSDPGEN" plan "$WORK/tuned.lua" --json >"$WORK/tuned.json" 2>/dev/null
+    "$FSDPGEN" plan "$WORK/mine.lua" --set mesh.shard=2 --set strategy=shard_optimizer --set accumulate=sharded \
+        --json >"$WORK/mine.json" 2>/dev/null
+    check "and those that it says only by default" cmp "$WORK/tuned.json" "$WORK/mine.json"
     check "it is replaced" tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/tuned.lua"
     echo 'return 1' >"$WORK/other.lua"
     check "another file is not" test "$(tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/other.lua" >"$WORK/out" 2>&1
@@ -204,6 +215,7 @@ earnest() {
 
 part words words
 part plans plans
+part grid turn 2 3 grid
 part override override
 part measured measured
 part failures:measured failures
