@@ -23,7 +23,7 @@ local function embedding(g, m)
         return g:param { "wte.weight", { m.vocab, m.dim }, init = "normal",
                          std = m.init_std, decay = true }
     end
-    -- the head reads it too: one parameter under one global name
+    -- The head reads it too: one parameter under one global name.
     return g:param { global = "transformer.wte.weight", { m.vocab, m.dim },
                      init = "normal", std = m.init_std, decay = true }
 end
@@ -35,9 +35,10 @@ local function embed(g, m)
     return g.add_pos { x, positions, g:starts(), seq = m.seq, name = "x" }
 end
 
--- Cuts divide a block where a unit smaller than it may end: each piece has one matrix.
+-- A cut marks where a unit smaller than the block may end: each piece has one matrix.
 local function layer(g, m, x)
-    -- as in the original: what writes the residual starts smaller, so it does not grow
+    -- As in the original: matrices that write to the residual start smaller, so that it does not
+    -- grow.
     local residual_std = m.init_std / math.sqrt(2.0 * m.layers)
     local head_dim = m.dim // m.heads
     g:cut "qkv"

@@ -21,7 +21,7 @@ local function embedding(g, m)
     if not m.tied then
         return matrix(g, "embed_tokens.weight", m.vocab, m.dim, m.init_std)
     end
-    -- the head reads it too: one parameter under one global name
+    -- The head reads it too: one parameter under one global name.
     return g:param { global = "model.embed_tokens.weight", { m.vocab, m.dim },
                      init = "normal", std = m.init_std, decay = true }
 end
@@ -87,7 +87,7 @@ local function feed_forward(g, m, x, residual_std)
     return g.linear { act, w, name = "ffn_out" }
 end
 
--- Cuts divide a block where a unit smaller than it may end: each piece has one matrix.
+-- A cut marks where a unit smaller than the block may end: each piece has one matrix.
 local function layer(g, m, x, residual_std)
     g:cut "qkv"
     local w = vector(g, "input_layernorm.weight", m.dim, "ones")
@@ -141,7 +141,7 @@ end
 ---@param t fsdpgen.config
 local function config(m, t)
     if m.qk_norm and m.qkv_bias then
-        return nil -- no family of Hugging Face's has both
+        return nil -- no family of Hugging Face has both
     end
     local kind = m.qk_norm and "qwen3" or m.qkv_bias and "qwen2" or m.window > 0 and "mistral"
         or "llama"

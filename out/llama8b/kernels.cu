@@ -17,7 +17,7 @@
 
 /* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
-math_5ee63f8ab9abdc64(void)
+math_b1ebda5441a83cf8(void)
 {
 }
 
@@ -55,7 +55,7 @@ embed_8192x128256x4096_bf16(const int32_t *tokens, const rt_bf16 *w, rt_bf16 *y)
 
 /* embed_bwd: dw[tokens[i]] += dy[i], in order of i
  * tokens i32 [8192], dy bf16 [8192, 4096] -> dw f32 [128256, 4096] */
-/* order[r]: the token that stands at r when sorted; ids[r]: its id. */
+/* order[r]: the token with rank r when sorted by id; ids[r]: its id. */
 RT_GLOBAL(256)
 embed_bwd_8192x4096_bf16_sort(const int32_t *tokens, int32_t *order, int32_t *ids)
 {
@@ -83,7 +83,8 @@ embed_bwd_8192x4096_bf16_sort(const int32_t *tokens, int32_t *order, int32_t *id
     }
 }
 
-/* The rows of the id that begins at blockIdx.x in sorted order; where none does, nothing. */
+/* Adds the rows of the id whose first token has rank blockIdx.x; otherwise does
+ * nothing. */
 RT_GLOBAL(256)
 embed_bwd_8192x4096_bf16(const int32_t *order, const int32_t *ids, const rt_bf16 *dy,
                          float *dw)
@@ -156,7 +157,7 @@ rope_8192x6144x8192x128_bf16(const rt_bf16 *qkv, const float *table, rt_bf16 *y)
         rt_store<RtBf16, 8>(y + at, x1);
         rt_store<RtBf16, 8>(y + at + 64, x2);
     }
-    if (y != qkv) { /* v as it is */
+    if (y != qkv) { /* v unchanged */
         for (int j = threadIdx.x * 8; j < 1024; j += 1280)
             rt_copy<8>(y + row + 5120 + j, qkv + row + 5120 + j);
     }
@@ -171,12 +172,12 @@ rope_8192x6144x8192x128_bf16(const rt_bf16 *qkv, const float *table, rt_bf16 *y)
 #define QUERIES 128 /* of a block: 4 warps of ROWS */
 #define ROWS (QUERIES / 4)
 #define KEYS 32 /* at a time */
-#define HEAD 128 /* DIM in whole 16s */
+#define HEAD 128 /* DIM rounded up to 16 */
 #define TILE (KEYS * RT_TILE_ROW(HEAD)) /* elements */
 #define LOG2_E 1.44269504f
 #define SCALE 0.12751743082459868f /* times log2(e), for exp2 */
 
-/* Keys and values from key0 on into the two tiles of their turn. */
+/* Loads keys and values from key0 on into the two tiles of their turn. */
 RT_DEVICE void attention_8192x6144_bf16_load(rt_bf16 *tiles, const rt_bf16 *k_rows,
                                              const rt_bf16 *v_rows, int key0)
 {
@@ -187,7 +188,7 @@ RT_DEVICE void attention_8192x6144_bf16_load(rt_bf16 *tiles, const rt_bf16 *k_ro
     rt_cp_async_commit();
 }
 
-/* Scores that the mask leaves out become so small that their exp is 0. */
+/* Makes masked scores so small that their exp is 0. */
 RT_DEVICE void attention_8192x6144_bf16_mask(float (*s)[KEYS / 8][4], int key0,
                                              int query0)
 {
@@ -207,8 +208,8 @@ RT_DEVICE void attention_8192x6144_bf16_mask(float (*s)[KEYS / 8][4], int key0,
     }
 }
 
-/* Scores become exp of themselves less the largest of their row so far, and what was
- * summed under a smaller one shrinks. */
+/* Replaces scores by exp(score - the row's largest so far), and rescales earlier sums if
+ * that grows. */
 RT_DEVICE void attention_8192x6144_bf16_softmax(float (*s)[KEYS / 8][4], float (*top)[2],
                                                 float (*sum)[2],
                                                 float (*sums)[HEAD / 8][4])
@@ -242,8 +243,8 @@ RT_DEVICE void attention_8192x6144_bf16_softmax(float (*s)[KEYS / 8][4], float (
     }
 }
 
-/* The warp's lse, and its rows of o in the place of those of q. lse: of the head; own: the
- * warp's first query. */
+/* Stores the warp's lse, and its rows of o in place of its rows of q. lse: of the head;
+ * own: the warp's first query. */
 RT_DEVICE void attention_8192x6144_bf16_finish(rt_bf16 *own_q, float *lse,
                                                const float (*sums)[HEAD / 8][4],
                                                const float (*top)[2],
@@ -275,7 +276,7 @@ attention_8192x6144_bf16(const rt_bf16 *qkv, rt_bf16 *o, float *lse)
 {
     RT_SHARED_BYTES(shared);
     rt_bf16 *q = (rt_bf16 *)(void *)shared, *tiles = q + QUERIES * RT_TILE_ROW(HEAD);
-    /* the last queries see the most keys: their blocks go first */
+    /* The last queries see the most keys, so their blocks go first. */
     const int query0 = (63 - (int)(blockIdx.x / 32)) * QUERIES;
     const int queries = SEQ - query0 < QUERIES ? SEQ - query0 : QUERIES;
     const int head = (int)(blockIdx.x % 32), end = query0 + queries;
@@ -297,7 +298,7 @@ attention_8192x6144_bf16(const rt_bf16 *qkv, rt_bf16 *o, float *lse)
     for (int key0 = 0; key0 < end; key0 += KEYS) {
         const rt_bf16 *k = tiles + key0 / KEYS % 2 * 2 * TILE, *v = k + TILE;
         rt_cp_async_wait(0);
-        rt_block_sync(); /* these are there, and the other two are read no more */
+        rt_block_sync(); /* these have arrived, and the other two are not read any more */
         if (key0 + KEYS < end)
             attention_8192x6144_bf16_load(tiles, k_rows, v_rows, key0 + KEYS);
         if (key0 >= own + ROWS) {
@@ -455,16 +456,16 @@ rmsnorm_bwd_add_8192x4096_bf16_sum(const float *part, float *dw, float beta)
 #define ROW 6144 /* elements of a row of qkv */
 #define O_ROW 4096 /* of o */
 #define DIM 128 /* of a head */
-#define KEEP 64 /* rows that a block keeps: queries for dq, keys for dk and dv */
-#define PASS 32 /* rows at a time that it passes over */
-#define HEAD 128 /* DIM in whole 16s */
+#define KEEP 64 /* rows that a block holds: queries for dq, keys for dk and dv */
+#define PASS 32 /* rows per pass over the others */
+#define HEAD 128 /* DIM rounded up to 16 */
 #define COLUMNS 128 /* of dk and dv in a block */
 #define KEEP_TILE (KEEP * RT_TILE_ROW(HEAD)) /* elements */
 #define PASS_TILE (PASS * RT_TILE_ROW(HEAD))
 #define LOG2_E 1.44269504f
 #define SCALE 0.12751743082459868f /* times log2(e), for exp2 */
 
-/* Keys and values from key0 on into the two tiles of their turn. */
+/* Loads keys and values from key0 on into the two tiles of their turn. */
 RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_load_keys(rt_bf16 *tiles,
                                                               const rt_bf16 *k_rows,
                                                               const rt_bf16 *v_rows,
@@ -477,8 +478,8 @@ RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_load_keys(rt_bf16 *tiles,
     rt_cp_async_commit();
 }
 
-/* The gradients of probabilities become those of the scores s; edge: zeros where a query of
- * the warp, the first of which is own, does not see a key. */
+/* Turns the gradients of probabilities into those of the scores s; edge: zero where a
+ * query of the warp (the first is own) does not see a key. */
 RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_ds(float (*ds)[4],
                                                        const float (*s)[4],
                                                        const float *top,
@@ -503,8 +504,8 @@ RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_ds(float (*ds)[4],
     }
 }
 
-/* The part of dqkv for q, and for the second kernel what it asks of each query: lse as a
- * power of 2, and delta, the sum of d_o o. Queries beyond the sequence get a p of 0. */
+/* The part of dqkv for q; and for the second kernel two numbers per query: lse as a power
+ * of 2, and delta, the sum of d_o o. Queries beyond the sequence get p = 0. */
 RT_GLOBAL(128)
 attention_bwd_8192x6144x4096x32_bf16_dq(const rt_bf16 *qkv, const rt_bf16 *o,
                                         const float *lse, const rt_bf16 *d_o,
@@ -512,7 +513,7 @@ attention_bwd_8192x6144x4096x32_bf16_dq(const rt_bf16 *qkv, const rt_bf16 *o,
 {
     RT_SHARED_BYTES(shared);
     rt_bf16 *q = (rt_bf16 *)(void *)shared, *tiles = q + 2 * KEEP_TILE;
-    /* the last queries see the most keys: their blocks go first */
+    /* The last queries see the most keys, so their blocks go first. */
     const int query0 = (127 - (int)(blockIdx.x / 32)) * KEEP;
     const int queries = SEQ - query0 < KEEP ? SEQ - query0 : KEEP;
     const int head = (int)(blockIdx.x % 32), end = query0 + queries;
@@ -535,7 +536,7 @@ attention_bwd_8192x6144x4096x32_bf16_dq(const rt_bf16 *qkv, const rt_bf16 *o,
     for (int half = 0; half < 2; half++) {
         const int query = own + 8 * half + lane / 4;
         const int64_t at = ((int64_t)sequence * 32 + head) * 8192 + query;
-        const int64_t there = row0 + (query < end ? query : end - 1); /* any */
+        const int64_t there = row0 + (query < end ? query : end - 1); /* any valid row */
         const int64_t o_there = there * O_ROW + head * DIM;
         top[half] = query < end ? lse[there * 32 + head] * LOG2_E : 1e30f;
         delta[half] = rt_quad_dot<DIM>(o + o_there, d_o + o_there);
@@ -545,14 +546,14 @@ attention_bwd_8192x6144x4096x32_bf16_dq(const rt_bf16 *qkv, const rt_bf16 *o,
         }
     }
     rt_cp_async_wait(1);
-    rt_block_sync(); /* q and d_o are there */
+    rt_block_sync(); /* q and d_o have arrived */
     rt_mma_keep<HEAD>(q_parts, own_q);
     rt_mma_keep<HEAD>(do_parts, own_do);
     for (int key0 = 0; key0 < end; key0 += PASS) {
         const rt_bf16 *k = tiles + key0 / PASS % 2 * 2 * PASS_TILE, *v = k + PASS_TILE;
         float s[1][PASS / 8][4] = {}, ds[1][PASS / 8][4] = {};
         rt_cp_async_wait(0);
-        rt_block_sync(); /* these are there, and the other two are read no more */
+        rt_block_sync(); /* these have arrived, and the other two are not read any more */
         if (key0 + PASS < end) {
             attention_bwd_8192x6144x4096x32_bf16_load_keys(tiles, k_rows, v_rows,
                                                            key0 + PASS);
@@ -567,12 +568,12 @@ attention_bwd_8192x6144x4096x32_bf16_dq(const rt_bf16 *qkv, const rt_bf16 *o,
         rt_mma_sums<1, HEAD, PASS, HEAD>(dq, ds, k);
     }
     const float scale[2] = {0.08838834764831843f, 0.08838834764831843f};
-    rt_tile_round<HEAD, HEAD>(own_q, dq[0], scale); /* dq takes the place of q */
+    rt_tile_round<HEAD, HEAD>(own_q, dq[0], scale); /* dq replaces q */
     rt_block_sync();
     rt_tile_store<128, KEEP, HEAD, DIM, DIM>(dqkv + q_at, ROW, q, queries, 0);
 }
 
-/* Queries from query0 on of a head, their d_o, lse2 and deltas into a turn's tiles. */
+/* Loads a head's queries from query0 on, their d_o, lse2 and deltas into a turn's tiles. */
 RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_load_queries(rt_bf16 *tile,
                                                                  float *numbers,
                                                                  const rt_bf16 *q_rows,
@@ -593,9 +594,9 @@ RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_load_queries(rt_bf16 *tile,
     rt_cp_async_commit();
 }
 
-/* Scores of the warp's keys, the first of which is own, become probabilities, and the
- * gradients of these become the scores'. number: lse2 of the lane's queries, deltas behind;
- * edge: zeros where a query from query0 on does not see a key. */
+/* Turns scores of the warp's keys (the first is own) into probabilities, and the
+ * gradients of those into the scores'. number: lse2 of the lane's queries, followed by
+ * the deltas; edge: zero where a query from query0 on does not see a key. */
 RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_p_and_ds(float (*p)[4],
                                                              float (*ds)[4],
                                                              const float *number,
@@ -633,7 +634,7 @@ attention_bwd_8192x6144x4096x32_bf16_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o,
     RT_SHARED_BYTES(shared);
     rt_bf16 *k = (rt_bf16 *)(void *)shared, *v = k + KEEP_TILE, *tiles = v + KEEP_TILE;
     float *numbers = (float *)(void *)(tiles + 4 * PASS_TILE); /* lse2 and deltas */
-    /* the first keys are seen by the most queries: their blocks go first */
+    /* The first keys are seen by the most queries, so their blocks go first. */
     const int key0 = (int)(blockIdx.x / 8) * KEEP;
     const int keys = SEQ - key0 < KEEP ? SEQ - key0 : KEEP;
     const int kv_head = (int)(blockIdx.x % 8);
@@ -663,9 +664,9 @@ attention_bwd_8192x6144x4096x32_bf16_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o,
         const int first_query = query0; /* of this pass */
         float p[1][PASS / 8][4] = {}, ds[1][PASS / 8][4] = {};
         rt_cp_async_wait(0);
-        rt_block_sync(); /* these are there, and the other ones are read no more */
+        rt_block_sync(); /* these have arrived, and the others are not read any more */
         query0 += PASS;
-        if (query0 >= end) { /* on to the next head */
+        if (query0 >= end) { /* continue with the next head */
             head++;
             query0 = begin;
             q_rows += DIM;
@@ -691,7 +692,7 @@ attention_bwd_8192x6144x4096x32_bf16_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o,
     }
     const float scale[2] = {0.08838834764831843f, 0.08838834764831843f}, one[2] = {1, 1};
     rt_warp_sync();
-    rt_tile_round<COLUMNS, HEAD>(own_k, dk[0], scale); /* in place of k and v */
+    rt_tile_round<COLUMNS, HEAD>(own_k, dk[0], scale); /* replace k and v */
     rt_tile_round<COLUMNS, HEAD>(own_v, dv[0], one);
     rt_block_sync();
     rt_tile_store<128, KEEP, HEAD, DIM, COLUMNS>(dqkv + k_at, ROW, k, keys, 0);
@@ -734,7 +735,7 @@ rope_bwd_8192x6144x8192x128_bf16(const rt_bf16 *dy, const float *table, rt_bf16 
         rt_store<RtBf16, 8>(dx + at, d1);
         rt_store<RtBf16, 8>(dx + at + 64, d2);
     }
-    if (dx != dy) { /* v as it is */
+    if (dx != dy) { /* v unchanged */
         for (int j = threadIdx.x * 8; j < 1024; j += 1280)
             rt_copy<8>(dx + row + 5120 + j, dy + row + 5120 + j);
     }
@@ -743,7 +744,7 @@ rope_bwd_8192x6144x8192x128_bf16(const rt_bf16 *dy, const float *table, rt_bf16 
 /* linear_cross_entropy: loss, dx, dw of cross_entropy(x w^T), chunk tokens at a time
  * x bf16 [8192, 4096], w bf16 [128256, 4096], targets i32 [8192] -> loss f64 [1],
  * dx bf16 [8192, 4096], dw f32 [128256, 4096] */
-/* Logits of a token become their gradient; its loss. */
+/* Replaces the logits of a token by their gradient, and computes its loss. */
 RT_GLOBAL(1024)
 linear_cross_entropy_8192x4096x128256_bf16_softmax(rt_bf16 *logits,
                                                    const int32_t *targets, float *losses)
@@ -817,7 +818,7 @@ rmsnorm_bwd_8192x4096_bf16_sum(const float *part, float *dw, float beta)
 /* linear_loss: loss of cross_entropy(x w^T), without gradients; logits of token row
  * x bf16 [8192, 4096], w bf16 [128256, 4096], targets i32 [8192],
  * row i32 [1] -> loss f64 [1], next_logits bf16 [128256] */
-/* The loss of token first + blockIdx.x; its logits, if it is token row. */
+/* The loss of token first + blockIdx.x; and its logits, if it is token row. */
 RT_GLOBAL(1024)
 linear_loss_8192x4096x128256_bf16_losses(const rt_bf16 *logits, const int32_t *targets,
                                          float *losses, const int32_t *row, int first,
@@ -867,7 +868,7 @@ adamw_update(const RtUpdate *u, rt_bf16 *params, float *masters, float *moments1
     rt_read<8>(moment1, moments1 + at, count);
     rt_read<8>(moment2, moments2 + at, count);
     rt_bf16 param[8];
-    /* what is the same for all elements, in double, rounded once */
+    /* Values common to all elements, in double, rounded once. */
     const float scale = (float)u->scale64;
     const double lr = u->lr64 * lr_ratio;
     const float keep = (float)(1 - lr * weight_decay);

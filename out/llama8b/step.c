@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x5ee63f8ab9abdc64 || TRAINER_IDENTITY != 0xa8a33d1404350a16
+#if MATH_IDENTITY != 0xb1ebda5441a83cf8 || TRAINER_IDENTITY != 0x49fe9b5e1efd505f
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -42,7 +42,8 @@ void trainer_step(Rt *rt)
 
 /* ---- what becomes a CUDA graph, besides the end of the step ------------------------ */
 
-/* The only argument is the rank: a graph repeats the numbers with which it was captured. */
+/* The only argument is the rank, because a graph repeats the numbers with which it was
+ * captured. */
 
 static void micro_step(Rt *rt)
 {
@@ -771,8 +772,8 @@ static void update(Rt *rt)
 
 /* ---- evaluation -------------------------------------------------------------------- */
 
-/* Between steps: the loss of the micro-batch whose tokens lie here, and the logits of its
- * token ROW. Nothing that training reads is written. */
+/* Between steps: the loss of the micro-batch whose tokens are in the buffers, and the
+ * logits of its token ROW. Training reads nothing that this writes. */
 void trainer_evaluate(Rt *rt)
 {
     forward(rt);

@@ -3,10 +3,10 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* bind.c: the binders of ${name}, from offsets to the pointers of the mathematics.
  *
- * In: offsets of the weights, gradients and activations of one call, as step.c names them.
+ * In: offsets of the weights, gradients and activations of one call, as named in step.c.
  * A binder fills the structs of math.h with pointers into this rank's spaces and calls the
- * mathematics of a block. There is one binder for each relative layout of its parameters,
- * which is nearly always one for each span.
+ * mathematics of a block. There is one binder per relative layout of its parameters,
+ * which is nearly always one per span.
  *
  * ${generated}
  * ${regenerate} */
@@ -16,7 +16,7 @@
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
-/* Constants of the model; once. */
+/* Constants of the model; runs once. */
 void trainer_setup(Rt *rt)
 {
     math_prepare();
@@ -76,7 +76,7 @@ ${call("static struct " .. v.name .. " " .. v.name .. "_at(", { "Rt *rt", "int64
 //@ end
 //@ for _, s in ipairs(again) do
 
-/* ${s.class}: what is not kept is computed again from what is. ${s.flops}FLOP. */
+/* ${s.class}: computes what is not kept from what is. ${s.flops}FLOP. */
 //@ put(span_function(s, "static void "))
 //@ end
 

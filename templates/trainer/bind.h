@@ -4,8 +4,8 @@
 /* bind.h: the binders of ${name}: what step.c calls, with the offsets of tables.h, to run
  * the mathematics of one block.
  *
- * Offsets count bytes from the beginning of one of this rank's two spaces; a binder knows
- * of which.
+ * Offsets count bytes from the start of one of this rank's two spaces; each binder knows
+ * which one.
  *
  * ${generated}
  * ${regenerate} */

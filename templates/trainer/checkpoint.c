@@ -1,16 +1,15 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- checkpoint.c: the texts that a checkpoint carries beside its tensors.
 /* SPDX-License-Identifier: MIT-0 */
-/* checkpoint.c: what checkpoints of ${name} say beside their tensors, which
- * tables.c places.
+/* checkpoint.c: what checkpoints of ${name} contain apart from their tensors, whose
+ * places are in tables.c.
  *
 //@ if config_lines then
- * config.json is the model as Hugging Face knows it, so a checkpoint loads as one. The
- * numbers of the numerics hash tell, when a checkpoint is of another hash, what it differs
- * in.
+ * config.json describes the model to Hugging Face, so a checkpoint loads there. The fields
+ * of the numerics hash show how a checkpoint with another hash differs.
 //@ else
- * There is no config.json. The numbers of the numerics hash tell, when a checkpoint is of
- * another hash, what it differs in.
+ * There is no config.json. The fields of the numerics hash show how a checkpoint with
+ * another hash differs.
 //@ end
  *
  * ${generated}

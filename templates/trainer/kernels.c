@@ -5,14 +5,14 @@
 /* kernels.c: launches of the kernels of kernels.cu, for the mathematics of ${name}.
  *
  * A launch is one op on one set of shapes, dtypes and constants. It enqueues on the
- * rank's compute stream and returns at once; pointers are the device's.
+ * rank's compute stream and returns at once. Pointers are to device memory.
 //@ else
 /* kernels.c: the kernels of ${name}, for its mathematics.
  *
- * A kernel is one op on one set of shapes, dtypes and constants. Every element of a
- * result is computed by one thread in a fixed order, and every named value is rounded to
- * its dtype where it is defined; so bits depend neither on the number of threads nor on
- * what is fused.
+ * A kernel is one op on one set of shapes, dtypes and constants. One thread computes
+ * every element of a result in a fixed order, and every named value is rounded to its
+ * dtype where it is defined. So bits depend neither on the number of threads nor on what
+ * is fused.
 //@ end
  *
  * ${generated}

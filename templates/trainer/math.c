@@ -1,7 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- math.c: each distinct span once.
 /* SPDX-License-Identifier: MIT-0 */
-/* math.c: the mathematics of ${name}: each distinct span once, a kernel a line.
+/* math.c: the mathematics of ${name}: each distinct span once, one kernel per line.
  *
  * ${generated}
  * ${regenerate} */

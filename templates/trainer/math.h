@@ -3,10 +3,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* math.h: the mathematics of ${name}, one function for each distinct span of the step.
  *
- * Pointers come in, from bind.c; results go out through pointers. Shapes and strides are
- * constants of math.c. Nothing here knows of ranks, shards or the schedule:
- * this file, math.c and the kernels are the same bytes for every choice that cannot change
- * a result.
+ * bind.c passes pointers to inputs and results. Shapes and strides are constants in math.c.
+ * Nothing here depends on ranks, shards or the schedule: this file, math.c and the kernels
+ * are byte-identical for all choices that cannot change a result.
  *
  * ${generated}
  * ${regenerate} */
@@ -44,7 +43,7 @@ struct ${c.name}_saved {
 //@ end
 //@ for _, s in ipairs(c.scratch) do
 //@ local types = widest(s.fields, function(f) return f.type .. f.ident end)
-/* What kernels of its ${s.phase} hand to each other. */
+/* What the kernels of its ${s.phase} pass to each other. */
 struct ${s.name} {
 //@ for _, f in ipairs(s.fields) do
     ${left(f.type .. " *" .. f.ident .. ";", types + 3)} /* ${f.shape} */
@@ -53,7 +52,7 @@ struct ${s.name} {
 
 //@ end
 //@ if c.has_grads then
-/* Gradients of its weights: ${reduce_dtype_name}. beta 0 stores, 1 adds to what lies there. */
+/* Gradients of its weights: ${reduce_dtype_name}. beta 0 stores, 1 adds to the old value. */
 struct ${c.name}_grads {
 //@ for _, p in ipairs(c.params) do
 //@ if p.grad_type then
@@ -72,7 +71,7 @@ struct ${c.name}_grads {
 
 //@ end
 //@ end
-/* What the library under the products needs to know before the first step. */
+/* What the library of products needs before the first step. */
 void math_prepare(void);
 
 //@ local function prototype(s)
@@ -82,7 +81,7 @@ ${call("void " .. s.name .. "(", args, ");")}
 
 //@ end
 //@ if setup then
-/* Constants of the model: they depend on no weight and no token. Run once. */
+/* Constants of the model, which depend on no weight and no token. Runs once. */
 //@ prototype(setup)
 //@ end
 //@ for _, s in ipairs(spans) do

@@ -210,7 +210,7 @@ ${indent}${cuda and "rt_run(rt, update);" or "update(rt);"}
 void trainer_step(Rt *rt)
 {
 //@ if not looped then
-    /* One micro-batch for each rank: its rank is its leaf. */
+    /* One micro-batch per rank: its rank is its leaf. */
 //@ elseif not loops.rounds then
 //@ if several then
     /* Rank r computes leaves r * ${rounds} .. r * ${rounds} + ${rounds - 1}, ${leaf} micro-batch${leaf > 1 and "es" or ""} each, one after the other. */
@@ -224,7 +224,8 @@ void trainer_step(Rt *rt)
 
 ${section("what becomes a CUDA graph, besides the end of the step")}
 
-/* The only argument is the rank: a graph repeats the numbers with which it was captured. */
+/* The only argument is the rank, because a graph repeats the numbers with which it was
+ * captured. */
 //@ for _, v in ipairs(variants) do
 
 //@ if v[1] == "first" then
@@ -390,8 +391,8 @@ static void update_matrices(Rt *rt)
 
 ${section("evaluation")}
 
-/* Between steps: the loss of the micro-batch whose tokens lie here, and the logits of its
- * token ROW. Nothing that training reads is written. */
+/* Between steps: the loss of the micro-batch whose tokens are in the buffers, and the
+ * logits of its token ROW. Training reads nothing that this writes. */
 void trainer_evaluate(Rt *rt)
 {
     ${part_call(has.forward_evaluation and "forward_evaluation" or name_of("forward", "last"))}

@@ -1,13 +1,13 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- tables.c: units, segments and parameters, a shape and a size on each line.
 /* SPDX-License-Identifier: MIT-0 */
-/* tables.c: where every parameter of ${name} lies: units, segments, parameters.
+/* tables.c: where every parameter of ${name} is: units, segments, parameters.
  *
  * A unit is gathered and freed together. A segment of it is one flat buffer; its
- * parameters follow each other in the layout they are computed with, each at a multiple
- * of 1024 elements, and it is cut into equal shards, one for each of its ranks. This is
- * the whole truth about sharding: gathers, updates and checkpoints read it. A group of
- * ranks is a mask: it joins those that differ in these bits of their number alone.
+ * parameters follow each other in the layout in which they are used, each at a multiple
+ * of 1024 elements, and it is cut into equal shards, one per rank. Gathers, updates and
+ * checkpoints all read these tables. A group of ranks is a mask: it joins the ranks whose
+ * numbers differ only in these bits.
  *
  * ${generated}
  * ${regenerate} */
@@ -60,8 +60,8 @@ ${section("segments")}
 //@ return held_by[text] .. "(" .. x .. ")"
 //@ end
 //@ for _, s in ipairs(segments) do s.held = name_of_held(s) end
-/* A segment: its name; the elements of all of it, of a shard and of a partial sum; its first
- * parameter, and how many it has; then how a rank holds it. */
+/* A segment: its name; the number of elements of all of it, of a shard and of a partial
+ * sum; its first parameter, and how many it has; then how a rank holds it. */
 #define SEGMENT(name_, elems_, shard_elems_, partial_elems_, first_param_, n_params_, ...) \
     { .name = name_, .elems = elems_, .shard_elems = shard_elems_, \
       .partial_elems = partial_elems_, .first_param = first_param_, .n_params = n_params_, \
@@ -91,7 +91,8 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
 };
 
 //@ if #hops > 0 then
-/* Sums over the group take two hops: among the ranks near, of a node, then among those far. */
+/* Sums over the group take two hops: among the ranks near, on one node, then among those
+ * far. */
 const RtHops trainer_hops[N_HOPS] = {
 //@ for _, h in ipairs(hops) do
     { .group = ${h.group}, .near = ${h.near}, .far = ${h.far} },
@@ -107,7 +108,7 @@ ${section("parameters")}
 //@ for _, part in ipairs(p.parts) do parts[#parts + 1] = part end
 //@ end
 //@ if #parts > 0 then
-/* Rows of fused parameters that are a tensor of their own in a checkpoint. */
+/* Rows of fused parameters that are separate tensors in a checkpoint. */
 static const RtPart parts[${#parts}] = {
 //@ local part_name = column_left(parts, function(part) return cstr(part.name) .. "," end)
 //@ for _, part in ipairs(parts) do
@@ -129,9 +130,9 @@ static const RtPart parts[${#parts}] = {
 //@ end
 //@ p.kind = kind_of[init .. text]
 //@ end
-/* A parameter: its name; its segment, and how many elements lie before it there; its shape;
- * the file of a checkpoint that has it, and how many elements are before it in that; then how
- * it begins and is updated, and what it is made of. */
+/* A parameter: its name; its segment, and its offset there; its shape; its file in a
+ * checkpoint, and its offset there; then its initial values and updates, and its
+ * parts. */
 #define PARAM(name_, segment_, offset_, shape_, file_, file_elems_, ...) \
     { .name = name_, .segment = segment_, .offset_elems = offset_, shape_, \
       .file = file_, .file_elems = file_elems_, __VA_ARGS__ }
@@ -186,7 +187,7 @@ ${call("    ", ids, ",")} /* ${s.name} */
 //@ if #batches > 0 then
 ${section("matrices")}
 
-/* Each is computed whole by the rank that owns it. */
+/* The owner computes the whole matrix. */
 //@ local m_param = column(matrices, function(m) return m.param end)
 //@ local m_element = column(matrices, function(m) return m.element end)
 //@ local m_rows = column(matrices, function(m) return m.rows end)

@@ -4,9 +4,9 @@
 /* tables.h: the plan's numbers under their names: segments, places, and the offset of
  * every buffer in this rank's two spaces.
  *
- * Peers touch the symmetric space, nobody else the local one. Buffers that do not persist
- * share bytes with others: the planner proved that no two of them are in use at once, on
- * any rank.
+ * Peers access the symmetric space, and only this rank the local one. Buffers that do not
+ * persist share bytes with others: the planner proved that no two of them are in use at
+ * once, on any rank.
  *
  * ${generated}
  * ${regenerate} */
@@ -16,7 +16,7 @@
 #include "rt.h"
 
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
- * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
+ * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
 #define TRAINER_IDENTITY 0x${identity}
 #define trainer_segments trainer_segments_${identity} /* tables.c */
@@ -51,7 +51,7 @@ enum {
 };
 
 //@ if #batches > 0 then
-/* Batches of matrices: what the optimizer computes as a whole, each matrix on one rank. */
+/* Batches of matrices: the optimizer computes each matrix as a whole, on one rank. */
 enum {
 //@ for _, b in ipairs(batches) do
     ${b.macro},

@@ -4,7 +4,7 @@
 /* trainer.c: the configuration of ${name}, and main.
  *
  * Read on in step.c (one step, unrolled), math.c (the mathematics), bind.c (from one to
- * the other), tables.c (where things lie). `trainer --help` lists the flags; README.md
+ * the other), tables.c (the layout). `trainer --help` lists the flags; README.md
  * says how to build and run.
  *
  * ${generated}
@@ -42,11 +42,11 @@ static const RtTrainer trainer = {
     /* ${world_size} ranks; memory of each: ${arena_human} of arena, planned to the byte */
     .world_size = ${world_size},
 //@ if world_size > 1 then
-    .all = ${all}, /* the bits of a rank */
-    .data = ${data}, /* those by which leaves are dealt */
+    .all = ${all}, /* all bits of a rank */
+    .data = ${data}, /* ranks along these compute different leaves */
 //@ end
 //@ if replicate ~= "0x0" then
-    .replicate = ${replicate}, /* bits that name its copy of the model */
+    .replicate = ${replicate}, /* bits that identify its copy of the model */
 //@ end
     .symmetric_bytes = INT64_C(${symmetric_bytes}),
     .local_bytes = INT64_C(${local_bytes}),
@@ -68,10 +68,10 @@ static const RtTrainer trainer = {
     .document_end = ${document_end},
 //@ end
 //@ if loss_mask then
-    .masked = true, /* X.mask beside each data file X: a bit for each token, low bit first */
+    .masked = true, /* X.mask beside each data file X: a bit per token, low bit first */
 //@ end
 //@ if nodes ~= "0x0" then
-    .nodes = ${nodes}, /* bits of a rank that name its node */
+    .nodes = ${nodes}, /* bits of a rank that identify its node */
 //@ end
 //@ if #hops > 0 then
     .n_hops = N_HOPS, /* sums go within nodes first */
@@ -83,15 +83,15 @@ static const RtTrainer trainer = {
 //@ if comm_thread then
     .comm_thread = true, /* collectives beside the computation */
 //@ end
-    .rounds = ${rounds}, /* leaves of a rank */
+    .rounds = ${rounds}, /* leaves per rank */
 //@ if summed_first ~= "0x0" then
-    .summed_first = ${summed_first}, /* ranks that are summed in each of them */
+    .summed_first = ${summed_first}, /* ranks that are summed in each round */
 //@ end
 //@ if summed_last ~= "0x0" then
-    .summed_last = ${summed_last}, /* ranks that are summed after all of them */
+    .summed_last = ${summed_last}, /* ranks that are summed after all rounds */
 //@ end
     .seed = ${seed},
-    .max_skipped = ${max_skipped}, /* updates in a row whose gradient is not finite */
+    .max_skipped = ${max_skipped}, /* skipped updates in a row; one more ends the run */
 
     .optimizer = {
         .lr = ${real(lr)},
@@ -156,7 +156,7 @@ static const RtTrainer trainer = {
     .library_bytes = ${library_bytes},
 //@ end
 
-    .n_files = ${n_files}, /* of a checkpoint's weights */
+    .n_files = ${n_files}, /* files of weights in a checkpoint */
 //@ if config_lines then
     .config = trainer_config,
 //@ end

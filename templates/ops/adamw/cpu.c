@@ -6,7 +6,7 @@
 static void ${fn}(const RtUpdate *u, const RtUpdateRun *run)
 {
 //@ put(pointers(2))
-    /* what is the same for all elements, in double, rounded once */
+    /* Values common to all elements, in double, rounded once. */
     const ${acc} scale = (${acc})u->scale64;
     const double lr = u->lr64 * run->lr_ratio;
     const ${acc} keep = (${acc})(1 - lr * run->weight_decay);

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- adamw: in the summed gradient of a run of elements and their state; out the new
 -- state, and the parameter in its own dtype. Its kernel has the form of the runtime's
--- RtUpdateKernel: no op of the graph. PyTorch's order: decay first, then moments, then
+-- RtUpdateKernel; it is not part of the graph. PyTorch's order: decay first, then moments, then
 -- the step:
 --   g = grad * scale; master = master * (1 - lr * decay)
 --   m = m + (g - m) * (1 - beta1); v = v * beta2 + (1 - beta2) * g * g
@@ -29,7 +29,7 @@ return op {
     outputs = {},
     axes = { e = "parallel" },
     flops = function(n) return 15 * n.e end,
-    -- In place; n.lr, n.scale, n.decay, n.bias1, n.bias2 are the step's.
+    -- In place; n.lr, n.scale, n.decay, n.bias1 and n.bias2 belong to the step.
     reference = function(n)
         for i = 1, n.e do
             local g = n.grad[i] * n.scale

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- add: in two activations of one shape; out their sum. The residual connection, and
--- what the grad pass puts where a value has two uses.
+-- what the grad pass inserts if a value has two uses.
 return op {
     arithmetic = 1,
     canonical = "add",

@@ -1,8 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- add_pos: in activations and learned position rows; out their sum. Row i of the
--- micro-batch stands at position i mod seq of its sequence, counted from the start of its
--- document where starts says where that is; a table may have more rows than sequences
--- have positions.
+-- micro-batch has position i mod seq in its sequence or, with starts, its position in its
+-- document. The table may have more rows than there are positions.
 return op {
     arithmetic = 1,
     canonical = "add_pos",

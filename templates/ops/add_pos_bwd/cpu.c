@@ -5,8 +5,8 @@
 //@ local full, rest = d // cols, d % cols
 //@ local old = "(beta == 0 ? 0 : " .. ld(dw, "at + j") .. ")"
 //@ if starts then
-/* Columns [c, c + cols) of all positions. A thread owns columns, so a position that several
- * documents have is summed in token order by one thread. */
+/* Columns [c, c + cols) of all positions. A thread owns columns, so if several documents
+ * have a position, one thread adds it up in token order. */
 RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${dy.type} *restrict dy,
                              const int32_t *restrict starts, ${dw.type} *restrict dw,
                              float beta, ${acc} *restrict sum)
@@ -45,7 +45,7 @@ static void ${fn}(const ${dy.type} *restrict dy, const int32_t *restrict starts,
 //@ end
     }
 //@ else
-/* dw[at ..] of one position; at: also where the first sequence has it in dy */
+/* dw[at ..] of one position; at is also its offset in dy for the first sequence. */
 RT_ALWAYS void ${fn}_columns(const int cols, int64_t at, const ${dy.type} *restrict dy,
                              ${dw.type} *restrict dw, float beta)
 {
@@ -74,7 +74,7 @@ static void ${fn}(const ${dy.type} *restrict dy, ${dw.type} *restrict dw, float 
     }
 //@ end
 //@ if positions > seq then
-    if (beta == 0) { /* positions that no token has */
+    if (beta == 0) { /* positions without a token */
         memset(dw + ${seq * d}, 0, ${(positions - seq) * d} * sizeof *dw);
     }
 //@ end

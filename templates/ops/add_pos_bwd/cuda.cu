@@ -4,7 +4,7 @@
 //@ local g = grid(d, dy)
 //@ local rows = g.width > 4 and 4 or 8 -- loaded at once
 //@ if starts then
-/* order[r]: the token that stands at r when sorted by position, equal ones in token order;
+/* order[r]: the token with rank r when sorted by position, equal ones in token order;
  * places[r]: its position. */
 RT_GLOBAL(256)
 ${fn}_sort(const int32_t *starts, int32_t *order, int32_t *places)
@@ -33,7 +33,7 @@ ${fn}_sort(const int32_t *starts, int32_t *order, int32_t *places)
     }
 }
 
-/* The rows of the position that begins at blockIdx.x in sorted order; where none does,
+/* Adds the rows of the position whose first token has rank blockIdx.x; otherwise does
  * nothing. */
 RT_GLOBAL(${g.threads})
 ${fn}(const int32_t *order, const int32_t *places, const ${dy.type} *dy, ${dw.type} *dw)
@@ -115,7 +115,7 @@ ${kernel(fn, g.threads)}
 static void ${fn}(Rt *rt, const ${dy.type} *dy, ${dw.type} *dw, float beta)
 {
 //@ if positions > seq then
-    if (beta == 0) { /* positions that no token has */
+    if (beta == 0) { /* positions without a token */
         rt_fill(rt, dw + ${seq * d}, 0, ${(positions - seq) * d} * (int64_t)sizeof *dw);
     }
 //@ end

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- add_pos_bwd: in the gradient of the sum; out the gradient of the position rows,
--- summed over the tokens that stand there, in order: one of each sequence, or of each
--- document that is so long. Rows beyond seq have none.
+-- summed in order over the tokens at that position: one in each sequence, or in each
+-- document that is long enough. Rows beyond seq have none.
 return op {
     arithmetic = 1,
     doc = "dw[p] = sum over sequences of dy[sequence * seq + p]",
@@ -19,10 +19,10 @@ return op {
                 :format(n.seq, n.positions)
         end
     end,
-    workspace = function(n) -- a sum for each position
+    workspace = function(n) -- a sum per position
         return n.starts and n.seq * n.d * n.acc_bytes or 0
     end,
-    workspace_cuda = function(n) -- tokens in the order of their positions, and those
+    workspace_cuda = function(n) -- tokens sorted by position, and their positions
         return n.starts and 8 * n.t or 0
     end,
     flops = function(n) return n.t * n.d end,

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- add_rmsnorm: the residual sum and the norm of it in one pass over the rows. h is
+-- add_rmsnorm: the residual sum and its norm in one pass over the rows. h is
 -- rounded to its dtype before the norm reads it, so the bits are those of the two ops.
 return op {
     arithmetic = 1,

@@ -26,30 +26,31 @@
 //@ -- fills at least half of the registers; else as tall as they go, with rows of zeros.
 #include "rt_simd.h"
 
-#define QUERIES 64 /* of a task: a multiple of every register block's columns */
+#define QUERIES 64 /* per task: a multiple of every register block's columns */
 #define KEYS 96    /* at a time: a multiple of every register block's rows */
 #define STRIPS (QUERIES / ${U}_COLS)
-/* Rows of a register block over the head dimension, and that rounded up to them. */
+/* Rows of a register block over the head dimension, and that dimension rounded up to
+ * them. */
 #define HEAD_ROWS \
     ${block_rows(hd)}
 #define HEAD ((${hd} + HEAD_ROWS - 1) / HEAD_ROWS * HEAD_ROWS)
 
-/* What one task works on. Columns are queries, so a row of scores belongs to one key, and
- * no sum or maximum of the softmax crosses the lanes of a vector. */
+/* The working memory of one task. Columns are queries, so a row of scores belongs to one
+ * key, and no sum or maximum of the softmax crosses the lanes of a vector. */
 ${task} {
     ${cell} q[STRIPS][${deep}][${U}_COLS]; /* transposed */
     ${acc} o[STRIPS][HEAD][${U}_COLS]; /* sums of p v, transposed */
     ${acc} top[QUERIES], sum[QUERIES]; /* largest score so far, sum of exp */
     ${cell} k[KEYS][${deep}], v[KEYS${half}][HEAD];
 //@ if starts then
-    ${whole} oldest[QUERIES]; /* first key that each query sees: they do not descend */
+    ${whole} oldest[QUERIES]; /* first key that each query sees, never decreasing */
 //@ end
     ${acc} s[KEYS][${U}_COLS]; /* scores */
-    ${cell} p[KEYS${half}][${U}_COLS]; /* exp of scores less top */
+    ${cell} p[KEYS${half}][${U}_COLS]; /* exp(score - top) */
 };
 
-/* One vector of queries, from column c: exp of the scores, and what was summed under a
- * smaller top shrinks. edge: some query of the strip does not see some of the keys. */
+/* One vector of queries, from column c: computes exp of the scores, and rescales earlier
+ * sums if top grows. edge: some query of the strip does not see some of the keys. */
 static inline void ${fn}_softmax(${task} *a, int strip, int c, int64_t query0,
                                  int64_t key0, int64_t first, int64_t last,
                                  const bool edge)
@@ -107,7 +108,7 @@ static void ${fn}_strip(${task} *a, int strip, int64_t query0, int64_t key0,
         ${block}(ROWS, VECS, ${deep}, a->k[j], ${deep}, 1, a->q[strip][0], COLS, a->s[j],
                  COLS, 0);
     }
-    bool edge = key0 + last > query0 + 1; /* some key lies after some query */
+    bool edge = key0 + last > query0 + 1; /* some key comes after some query */
 //@ if starts then
     edge = edge || key0 + first < a->oldest[strip * COLS + COLS - 1];
 //@ elseif window > 0 then
@@ -126,8 +127,8 @@ static void ${fn}_strip(${task} *a, int strip, int64_t query0, int64_t key0,
 }
 
 //@ if starts then
-/* The first key of each query: its document's, or the window's. Queries beyond the sequence
- * have the last one's. */
+/* The first key that each query sees, by its document or the window. Queries beyond the
+ * sequence use the last one's. */
 static void ${fn}_load_starts(${task} *a, const int32_t *starts, int64_t query0,
                               int64_t queries)
 {
@@ -158,8 +159,8 @@ static void ${fn}_load_queries(${task} *a, const ${elem} *q, int64_t queries)
     memset(a->o, 0, sizeof a->o);
 }
 
-/* Keys and values side by side. Those beyond the sequence are zeros: masked, but their
- * rows enter the products. */
+/* Keys and values side by side. Those beyond the sequence are zeros: they are masked, but
+ * their rows enter the products. */
 static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int64_t keys)
 {
     const bool padded = HEAD > ${hd} || ${hd} % 2 == 1;
@@ -182,7 +183,8 @@ static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int6
     }
 }
 
-/* All keys that queries [query0, query0 + queries) of one sequence's head see. */
+/* All keys that are visible to queries [query0, query0 + queries) of one sequence's
+ * head. */
 static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_t query0,
                           int64_t queries)
 {
@@ -198,7 +200,7 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
         const int64_t keys = ${seq} - key0 < KEYS ? ${seq} - key0 : KEYS;
         ${fn}_load_keys(a, k + key0 * ${row}, v + key0 * ${row}, keys);
         for (int strip = 0; strip * COLS < queries; strip++) {
-            /* whole register blocks of rows around the keys that the strip sees */
+            /* Whole register blocks of rows that cover the keys visible to the strip. */
             const int64_t begin = query0 + strip * COLS;
             int64_t first = 0, last = begin + COLS - key0;
             last = last < keys ? last : keys;
@@ -230,7 +232,7 @@ static void ${fn}(const ${elem} *restrict qkv, ${elem} *restrict o,
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t task = 0; task < q_blocks * head_tasks; task++) {
         ${task} a;
-        /* the last queries see the most keys: they go first */
+        /* The last queries see the most keys, so they go first. */
         const int64_t query0 = (q_blocks - 1 - task / head_tasks) * QUERIES;
         const int64_t head = task % ${heads};
         const int64_t row0 = task / ${heads} % ${sequences} * ${seq};

@@ -38,20 +38,20 @@
 #define ROWS (QUERIES / 4)
 #define KEYS ${keys} /* at a time */
 //@ if mma then
-#define HEAD ${head} /* DIM in whole 16s */
+#define HEAD ${head} /* DIM rounded up to 16 */
 #define TILE (KEYS * RT_TILE_ROW(HEAD)) /* elements */
 #define LOG2_E 1.44269504f
 //@   if fold then
 #define SCALE ${lit(scale * 1.4426950408889634)} /* times log2(e), for exp2 */
 //@   else
-#define SCALE 1.0f /* scores are scaled before */
+#define SCALE 1.0f /* scores are scaled earlier */
 //@   end
 //@ else
 #define PARTS ${(hd + 31) // 32} /* of 32 columns, one for each lane */
 //@ end
 
 //@ if masked then
-/* The first key that a query sees; those beyond the sequence: what the last one does. */
+/* The first key that a query sees; queries beyond the sequence use the last one's. */
 //@   if starts then
 RT_DEVICE int ${fn}_oldest(const int32_t *starts, int query)
 //@   else
@@ -71,7 +71,7 @@ RT_DEVICE int ${fn}_oldest(int query)
 
 //@ end
 //@ local function place() -- which queries of which head: text of both kernels
-    /* the last queries see the most keys: their blocks go first */
+    /* The last queries see the most keys, so their blocks go first. */
     const int query0 = (${blocks - 1} - (int)(blockIdx.x / ${heads * sequences})) * QUERIES;
     const int queries = SEQ - query0 < QUERIES ? SEQ - query0 : QUERIES;
     const int head = (int)(blockIdx.x % ${heads}), end = query0 + queries;
@@ -93,7 +93,7 @@ RT_DEVICE int ${fn}_oldest(int query)
 //@ end
 //@ if mma then
 //@   local first = masked and "begin" or "0"
-/* Keys and values from key0 on into the two tiles of their turn. */
+/* Loads keys and values from key0 on into the two tiles of their turn. */
 RT_DEVICE void ${fn}_load(rt_bf16 *tiles, const rt_bf16 *k_rows, const rt_bf16 *v_rows,
                           int key0)
 {
@@ -104,7 +104,7 @@ RT_DEVICE void ${fn}_load(rt_bf16 *tiles, const rt_bf16 *k_rows, const rt_bf16 *
     rt_cp_async_commit();
 }
 
-/* Scores that the mask leaves out become so small that their exp is 0. */
+/* Makes masked scores so small that their exp is 0. */
 //@   if masked then
 RT_DEVICE void ${fn}_mask(float (*s)[KEYS / 8][4], int key0, int query0,
                           const int (*oldest)[2])
@@ -128,8 +128,8 @@ RT_DEVICE void ${fn}_mask(float (*s)[KEYS / 8][4], int key0, int query0)
     }
 }
 
-/* Scores become exp of themselves less the largest of their row so far, and what was
- * summed under a smaller one shrinks. */
+/* Replaces scores by exp(score - the row's largest so far), and rescales earlier sums if
+ * that grows. */
 RT_DEVICE void ${fn}_softmax(float (*s)[KEYS / 8][4], float (*top)[2], float (*sum)[2],
                              float (*sums)[HEAD / 8][4])
 {
@@ -162,8 +162,8 @@ RT_DEVICE void ${fn}_softmax(float (*s)[KEYS / 8][4], float (*top)[2], float (*s
     }
 }
 
-/* The warp's lse, and its rows of o in the place of those of q. lse: of the head; own: the
- * warp's first query. */
+/* Stores the warp's lse, and its rows of o in place of its rows of q. lse: of the head;
+ * own: the warp's first query. */
 RT_DEVICE void ${fn}_finish(rt_bf16 *own_q, float *lse, const float (*sums)[HEAD / 8][4],
                             const float (*top)[2], const float (*sum)[2], int own, int end)
 {
@@ -199,7 +199,7 @@ ${fn}(${parameters})
     float sums[ROWS / 16][HEAD / 8][4] = {}, top[ROWS / 16][2], sum[ROWS / 16][2] = {};
 //@   if masked then
     const int first_seen = ${fn}_oldest(${starts_of}own);
-    /* from here on each query of the warp sees the keys */
+    /* From here on every query of the warp sees the keys. */
     const int all_see = ${fn}_oldest(${starts_of}own + ROWS - 1);
     int oldest[ROWS / 16][2];
 //@   end
@@ -215,7 +215,7 @@ ${fn}(${parameters})
     for (int key0 = ${first}; key0 < end; key0 += KEYS) {
         const rt_bf16 *k = tiles + key0 / KEYS % 2 * 2 * TILE, *v = k + TILE;
         rt_cp_async_wait(0);
-        rt_block_sync(); /* these are there, and the other two are read no more */
+        rt_block_sync(); /* these have arrived, and the other two are not read any more */
         if (key0 + KEYS < end)
             ${fn}_load(tiles, k_rows, v_rows, key0 + KEYS);
         if (key0 >= own + ROWS${masked and " || key0 + KEYS <= first_seen" or ""}) {
@@ -240,8 +240,8 @@ ${fn}(${parameters})
 }
 //@ else
 //@   local first = masked and "begin" or "0"
-/* Columns [d, d + 32) of rows into shared memory, `apart` elements from one to the next;
- * zeros where there are none. */
+/* Loads columns [d, d + 32) of rows into shared memory, `apart` elements from one row to
+ * the next; zeros beyond the rows. */
 RT_DEVICE void ${fn}_load(${acc} *to, int rows, int apart, const ${elem} *from, int d,
                           int there)
 {
@@ -253,8 +253,8 @@ RT_DEVICE void ${fn}_load(${acc} *to, int rows, int apart, const ${elem} *from, 
     }
 }
 
-/* The warp's scores of the lane's key become p, exp of themselves less the largest of their row so
- * far, and what was summed under a smaller one shrinks. query0: the warp's first. */
+/* The warp's scores of the lane's key: replaces them by p = exp(score - the row's largest
+ * so far), and rescales earlier sums if that grows. query0: the warp's first. */
 //@   local starts_in = starts and "const int32_t *starts, " or ""
 RT_DEVICE void ${fn}_softmax(${acc} *own, const ${acc} *s, ${acc} *top, ${acc} *sum,
                              ${acc} (*out)[PARTS], ${starts_in}int query0, int key)

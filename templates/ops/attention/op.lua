@@ -2,7 +2,7 @@
 -- attention: in rows [heads q | kv_heads k | kv_heads v] of whole sequences; out each
 -- query's mix of values, and the logarithm of its softmax's sum for the backward.
 -- Causal; query i sees keys i-window+1..i of its sequence (all up to i when window is
--- 0), and none before its document where starts says where in the sequence that begins.
+-- 0), and none before its document, whose first index starts gives.
 -- Flops count whole sequences. Head h reads kv head h // (heads / kv_heads).
 return op {
     arithmetic = 1,
@@ -36,8 +36,8 @@ return op {
             return ("heads are %d wide, not a multiple of 8 up to 128"):format(n.head_dim)
         end
     end,
-    workspace_cudnn = function() return 1 << 20 end, -- what the library may want
-    flops = function(n) -- two products over the pairs that the mask leaves
+    workspace_cudnn = function() return 1 << 20 end, -- what the library may need
+    flops = function(n) -- two products over the visible pairs
         local w = n.window > 0 and math.min(n.window, n.seq) or n.seq
         local pairs_of_sequence = w * (w + 1) // 2 + (n.seq - w) * w
         return 4 * n.heads * n.head_dim * pairs_of_sequence * (n.t // n.seq)

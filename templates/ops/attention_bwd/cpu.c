@@ -37,20 +37,21 @@
 #define QUERIES 64 /* at a time: a multiple of every register block's columns */
 #define KEYS 96    /* at a time: a multiple of every register block's rows */
 #define STRIPS (QUERIES / ${U}_COLS)
-/* Rows of a register block over the head dimension, and that rounded up to them. */
+/* Rows of a register block over the head dimension, and that dimension rounded up to
+ * them. */
 #define HEAD_ROWS \
     ${block_rows(hd)}
 #define HEAD ((${hd} + HEAD_ROWS - 1) / HEAD_ROWS * HEAD_ROWS)
 #define WIDE ((${hd} + ${U}_LANES - 1) / ${U}_LANES * ${U}_LANES) /* in lanes */
 
-/* Blocks of one task. _t: transposed, columns are queries, so that sums over keys stay
- * inside lanes; the others have the head dimension in their columns. */
+/* The blocks of one task. _t: transposed, with queries in columns, so that sums over keys
+ * stay inside lanes; the others have the head dimension in columns. */
 ${task} {
     ${cell} q_t[${deep}][QUERIES], do_t[${deep}][QUERIES];
     ${cell} q[QUERIES${half}][WIDE], d_o[QUERIES${half}][WIDE];
     ${acc} lse[QUERIES], delta[QUERIES]; /* delta: sum of d_o o */
 //@ if starts then
-    ${whole} oldest[QUERIES]; /* first key that each query sees: they do not descend */
+    ${whole} oldest[QUERIES]; /* first key that each query sees, never decreasing */
 //@ end
     ${acc} dq_t[HEAD][QUERIES];
     ${cell} k[KEYS][${k_deep}], v[KEYS][${deep}];
@@ -62,8 +63,9 @@ ${task} {
 //@ end
 };
 
-/* Scores become probabilities, and gradients of probabilities those of scores, in one
- * vector of queries, from column c. edge: some query does not see some of the keys. */
+/* Replaces scores by probabilities, and gradients of probabilities by those of scores,
+ * in one vector of queries, from column c. edge: some query does not see some of the
+ * keys. */
 static inline void ${fn}_scores(${task} *a, int64_t c, int64_t query0, int64_t key0,
                                 int64_t first, int64_t last, const bool edge)
 {
@@ -95,8 +97,8 @@ static inline void ${fn}_scores(${task} *a, int64_t c, int64_t query0, int64_t k
     }
 }
 
-/* Keys [first, last) of the block at key0 against the strip of queries at query0 + c: its
- * probabilities, its scores' gradients, its part of dq. */
+/* Keys [first, last) of the block at key0 against the strip of queries at query0 + c:
+ * their probabilities, the gradients of their scores, their part of dq. */
 static void ${fn}_strip(${task} *a, int64_t c, int64_t query0, int64_t key0,
                         int64_t first, int64_t last)
 {
@@ -107,7 +109,7 @@ static void ${fn}_strip(${task} *a, int64_t c, int64_t query0, int64_t key0,
         ${block}(ROWS, VECS, ${deep}, a->v[j], ${deep}, 1, &a->do_t[0][c], Q,
                  &a->dp[j][c], Q, 0);
     }
-    bool edge = key0 + last > query0 + c + 1; /* some key lies after some query */
+    bool edge = key0 + last > query0 + c + 1; /* some key comes after some query */
 //@ if starts then
     edge = edge || key0 + first < a->oldest[c + ${U}_COLS - 1];
 //@ elseif window > 0 then
@@ -127,7 +129,7 @@ static void ${fn}_strip(${task} *a, int64_t c, int64_t query0, int64_t key0,
     }
 }
 
-/* sums[rows of keys, head dim] += cells[keys, queries] rows[queries, head dim], for the
+/* sums[rows of keys, head dim] += cells[keys, queries] rows[queries, head dim], for
  * queries from..to of both. */
 static inline void ${fn}_add(const ${cell} *cells, const ${cell} *rows, ${acc} *sums,
                              int64_t from, int64_t to)
@@ -145,8 +147,8 @@ static inline void ${fn}_add(const ${cell} *cells, const ${cell} *rows, ${acc} *
         ${block}(RT_BLOCK_ROWS, 1, n, cells, Q, 1, row + d, WIDE, sums + d, WIDE, 1);
 }
 
-/* Keys and values side by side. Those beyond the sequence are zeros: masked, but their
- * rows enter the products. */
+/* Keys and values side by side. Those beyond the sequence are zeros: they are masked, but
+ * their rows enter the products. */
 static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int64_t keys)
 {
     const bool padded = HEAD > ${hd} || ${hd} % 2 == 1;
@@ -171,8 +173,9 @@ static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int6
     }
 }
 
-/* Queries [query0, query0 + queries) of one head against the keys they see. k and v point
- * at the kv head's first row; dk and dv are rows of WIDE, in whole blocks of keys. */
+/* Queries [query0, query0 + queries) of one head against the keys that they see. k and
+ * v point at the kv head's first row; dk and dv have rows of WIDE, in whole blocks of
+ * keys. */
 static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_t query0,
                           int64_t queries, ${acc} *dk, ${acc} *dv)
 {
@@ -190,7 +193,7 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
         int64_t first[STRIPS], last[STRIPS], rows = 0;
         ${fn}_load_keys(a, k + key0 * ${row}, v + key0 * ${row}, keys);
         for (int s = 0; s < strips; s++) {
-            /* whole register blocks of rows around the keys that the strip sees */
+            /* Whole register blocks of rows that cover the keys visible to the strip. */
             const int64_t end = query0 + (s + 1) * COLS - key0;
             last[s] = end < keys ? end : keys;
             last[s] = last[s] > 0 ? (last[s] + ROWS - 1) / ROWS * ROWS : 0;
@@ -205,7 +208,8 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
                 ${fn}_strip(a, s * COLS, query0, key0, first[s], last[s]);
             rows = last[s] > rows ? last[s] : rows;
         }
-        /* a row of keys meets a run of consecutive strips: later ones see later keys */
+        /* A row of keys meets a run of consecutive strips, because later strips see later
+         * keys. */
         for (int64_t j = 0; j < rows; j += ROWS) {
             int from = 0, to = strips;
             while (from < to && last[from] <= j)
@@ -222,8 +226,8 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
 }
 
 //@ if starts then
-/* The first key of each query: its document's, or the window's. Queries beyond the sequence
- * have the last one's. */
+/* The first key that each query sees, by its document or the window. Queries beyond the
+ * sequence use the last one's. */
 static void ${fn}_load_starts(${task} *a, const int32_t *starts, int64_t query0,
                               int64_t queries)
 {

@@ -49,10 +49,10 @@
 #define ROW ${row} /* elements of a row of qkv */
 #define O_ROW ${o_row} /* of o */
 #define DIM ${hd} /* of a head */
-#define KEEP ${keep} /* rows that a block keeps: queries for dq, keys for dk and dv */
-#define PASS ${pass} /* rows at a time that it passes over */
+#define KEEP ${keep} /* rows that a block holds: queries for dq, keys for dk and dv */
+#define PASS ${pass} /* rows per pass over the others */
 //@ if mma then
-#define HEAD ${head} /* DIM in whole 16s */
+#define HEAD ${head} /* DIM rounded up to 16 */
 #define COLUMNS ${columns} /* of dk and dv in a block */
 #define KEEP_TILE (KEEP * RT_TILE_ROW(HEAD)) /* elements */
 #define PASS_TILE (PASS * RT_TILE_ROW(HEAD))
@@ -64,7 +64,7 @@
 //@ end
 
 //@ if masked then
-/* The first key that a query sees; those beyond the sequence: what the last one does. */
+/* The first key that a query sees; queries beyond the sequence use the last one's. */
 RT_DEVICE int ${fn}_oldest(${starts_in}int query)
 {
     const int last = query < SEQ ? query : SEQ - 1;
@@ -79,7 +79,7 @@ RT_DEVICE int ${fn}_oldest(${starts_in}int query)
 }
 
 //@   if starts then
-/* The first query that sees nothing up to `key`: starts do not descend. */
+/* The first query that does not see any key up to `key`; starts never decrease. */
 RT_DEVICE int ${fn}_end(const int32_t *starts, int key, int *part)
 {
     int n = 0;
@@ -88,7 +88,7 @@ RT_DEVICE int ${fn}_end(const int32_t *starts, int key, int *part)
     return rt_block_sum<${threads}>(n, part);
 }
 //@   else
-/* The first query that sees nothing up to `key`. */
+/* The first query that does not see any key up to `key`. */
 RT_DEVICE int ${fn}_end(int key)
 {
     return key + ${window} < SEQ ? key + ${window} : SEQ;
@@ -97,7 +97,7 @@ RT_DEVICE int ${fn}_end(int key)
 
 //@ end
 //@ local function place_queries() -- which queries of which head: text of both kinds
-    /* the last queries see the most keys: their blocks go first */
+    /* The last queries see the most keys, so their blocks go first. */
     const int query0 = (${blocks - 1} - (int)(blockIdx.x / ${heads * sequences})) * KEEP;
     const int queries = SEQ - query0 < KEEP ? SEQ - query0 : KEEP;
     const int head = (int)(blockIdx.x % ${heads}), end = query0 + queries;
@@ -118,7 +118,7 @@ RT_DEVICE int ${fn}_end(int key)
     const int own = query0 + warp * 16; /* the warp's first query */
 //@     if masked then
     const int first_seen = ${fn}_oldest(${starts_of}own);
-    /* from here on each query of the warp sees the keys */
+    /* From here on every query of the warp sees the keys. */
     const int all_see = ${fn}_oldest(${starts_of}own + 15);
     int oldest[2];
 //@     end
@@ -126,7 +126,7 @@ RT_DEVICE int ${fn}_end(int key)
 //@ end
 //@ local function place_keys()
 //@   local slices = mma and parts or 1
-    /* the first keys are seen by the most queries: their blocks go first */
+    /* The first keys are seen by the most queries, so their blocks go first. */
     const int key0 = (int)(blockIdx.x / ${kv_heads * sequences * slices}) * KEEP;
     const int keys = SEQ - key0 < KEEP ? SEQ - key0 : KEEP;
 //@   if slices > 1 then
@@ -152,7 +152,7 @@ RT_DEVICE int ${fn}_end(int key)
 //@   end
     const int begin = key0 / PASS * PASS;
 //@   if mma and masked then
-    /* up to here each query sees all keys of the block */
+    /* Up to here every query sees all keys of the block. */
     const int all_see = ${fn}_end(${starts_of}key0${starts and ", part" or ""});
 //@   end
 //@   if mma then
@@ -176,7 +176,7 @@ RT_DEVICE int ${fn}_end(int key)
 //@       end
 //@     end
 //@   end
-/* Keys and values from key0 on into the two tiles of their turn. */
+/* Loads keys and values from key0 on into the two tiles of their turn. */
 RT_DEVICE void ${fn}_load_keys(rt_bf16 *tiles, const rt_bf16 *k_rows,
                                const rt_bf16 *v_rows, int key0)
 {
@@ -187,8 +187,8 @@ RT_DEVICE void ${fn}_load_keys(rt_bf16 *tiles, const rt_bf16 *k_rows,
     rt_cp_async_commit();
 }
 
-/* The gradients of probabilities become those of the scores s; edge: zeros where a query of
- * the warp, the first of which is own, does not see a key. */
+/* Turns the gradients of probabilities into those of the scores s; edge: zero where a
+ * query of the warp (the first is own) does not see a key. */
 //@   local oldest_in = masked and ", const int *oldest" or ""
 RT_DEVICE void ${fn}_ds(float (*ds)[4], const float (*s)[4], const float *top,
                         const float *delta, bool edge, int own, int key0${oldest_in})
@@ -211,8 +211,8 @@ RT_DEVICE void ${fn}_ds(float (*ds)[4], const float (*s)[4], const float *top,
     }
 }
 
-/* The part of dqkv for q, and for the second kernel what it asks of each query: lse as a
- * power of 2, and delta, the sum of d_o o. Queries beyond the sequence get a p of 0. */
+/* The part of dqkv for q; and for the second kernel two numbers per query: lse as a power
+ * of 2, and delta, the sum of d_o o. Queries beyond the sequence get p = 0. */
 RT_GLOBAL(${threads})
 ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *d_o,
          ${starts_in}rt_bf16 *dqkv, float *lse2, float *deltas)
@@ -233,7 +233,7 @@ ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *
     for (int half = 0; half < 2; half++) {
         const int query = own + 8 * half + lane / 4;
         const int64_t at = ((int64_t)sequence * ${heads} + head) * ${stride} + query;
-        const int64_t there = row0 + (query < end ? query : end - 1); /* any */
+        const int64_t there = row0 + (query < end ? query : end - 1); /* any valid row */
         const int64_t o_there = there * O_ROW + head * DIM;
         top[half] = query < end ? lse[there * ${heads} + head] * LOG2_E : 1e30f;
         delta[half] = rt_quad_dot<DIM>(o + o_there, d_o + o_there);
@@ -247,7 +247,7 @@ ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *
     }
 //@   if kept then
     rt_cp_async_wait(1);
-    rt_block_sync(); /* q and d_o are there */
+    rt_block_sync(); /* q and d_o have arrived */
     rt_mma_keep<HEAD>(q_parts, own_q);
     rt_mma_keep<HEAD>(do_parts, own_do);
 //@   end
@@ -255,7 +255,7 @@ ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *
         const rt_bf16 *k = tiles + key0 / PASS % 2 * 2 * PASS_TILE, *v = k + PASS_TILE;
         float s[1][PASS / 8][4] = {}, ds[1][PASS / 8][4] = {};
         rt_cp_async_wait(0);
-        rt_block_sync(); /* these are there, and the other two are read no more */
+        rt_block_sync(); /* these have arrived, and the other two are not read any more */
         if (key0 + PASS < end) {
 //@   local next_keys = { "tiles", "k_rows", "v_rows", "key0 + PASS" }
 ${call("            " .. fn .. "_load_keys(", next_keys, ");")}
@@ -274,12 +274,12 @@ ${call("        " .. fn .. "_ds(", of, ");")}
 //@   if not kept then
     rt_warp_sync();
 //@   end
-    rt_tile_round<HEAD, HEAD>(own_q, dq[0], scale); /* dq takes the place of q */
+    rt_tile_round<HEAD, HEAD>(own_q, dq[0], scale); /* dq replaces q */
     rt_block_sync();
     rt_tile_store<${threads}, KEEP, HEAD, DIM, DIM>(dqkv + q_at, ROW, q, queries, 0);
 }
 
-/* Queries from query0 on of a head, their d_o, lse2 and deltas into a turn's tiles. */
+/* Loads a head's queries from query0 on, their d_o, lse2 and deltas into a turn's tiles. */
 RT_DEVICE void ${fn}_load_queries(rt_bf16 *tile, float *numbers, const rt_bf16 *q_rows,
                                   const rt_bf16 *do_rows, const float *lse2,
                                   const float *deltas, int query0)
@@ -296,9 +296,9 @@ RT_DEVICE void ${fn}_load_queries(rt_bf16 *tile, float *numbers, const rt_bf16 *
     rt_cp_async_commit();
 }
 
-/* Scores of the warp's keys, the first of which is own, become probabilities, and the
- * gradients of these become the scores'. number: lse2 of the lane's queries, deltas behind;
- * edge: zeros where a query from query0 on does not see a key. */
+/* Turns scores of the warp's keys (the first is own) into probabilities, and the
+ * gradients of those into the scores'. number: lse2 of the lane's queries, followed by
+ * the deltas; edge: zero where a query from query0 on does not see a key. */
 RT_DEVICE void ${fn}_p_and_ds(float (*p)[4], float (*ds)[4], const float *number, bool edge,
                               ${starts_in}int own, int query0)
 {
@@ -349,7 +349,7 @@ ${call("    " .. fn .. "_load_queries(", from, ");")}
 //@   if kept_kv then
     uint32_t k_parts[HEAD / 16][4], v_parts[HEAD / 16][4];
     rt_cp_async_wait(1);
-    rt_block_sync(); /* k and v are there */
+    rt_block_sync(); /* k and v have arrived */
     rt_mma_keep<HEAD>(k_parts, own_k);
     rt_mma_keep<HEAD>(v_parts, own_v);
 //@   end
@@ -359,9 +359,9 @@ ${call("    " .. fn .. "_load_queries(", from, ");")}
         const int first_query = query0; /* of this pass */
         float p[1][PASS / 8][4] = {}, ds[1][PASS / 8][4] = {};
         rt_cp_async_wait(0);
-        rt_block_sync(); /* these are there, and the other ones are read no more */
+        rt_block_sync(); /* these have arrived, and the others are not read any more */
         query0 += PASS;
-        if (query0 >= end) { /* on to the next head */
+        if (query0 >= end) { /* continue with the next head */
             head++;
             query0 = begin;
             q_rows += DIM;
@@ -389,15 +389,15 @@ ${call("            " .. fn .. "_load_queries(", from, ");")}
 //@   if not kept_kv then
     rt_warp_sync();
 //@   end
-    rt_tile_round<COLUMNS, HEAD>(own_k, dk[0], scale); /* in place of k and v */
+    rt_tile_round<COLUMNS, HEAD>(own_k, dk[0], scale); /* replace k and v */
     rt_tile_round<COLUMNS, HEAD>(own_v, dv[0], one);
     rt_block_sync();
     rt_tile_store<${threads}, KEEP, HEAD, DIM, COLUMNS>(dqkv + k_at, ROW, k, keys, ${first_column});
     rt_tile_store<${threads}, KEEP, HEAD, DIM, COLUMNS>(dqkv + v_at, ROW, v, keys, ${first_column});
 }
 //@ else
-/* Columns [d, d + 32) of rows into shared memory, `apart` elements from one to the next;
- * zeros where there are none. */
+/* Loads columns [d, d + 32) of rows into shared memory, `apart` elements from one row to
+ * the next; zeros beyond the rows. */
 RT_DEVICE void ${fn}_load(${acc} *to, int rows, int apart, const ${elem} *from,
                           int64_t row, int d, int there)
 {
@@ -420,7 +420,8 @@ RT_DEVICE void ${fn}_dot(${acc} *sums, const ${acc} *own, const ${acc} *right)
     }
 }
 
-/* out[i][part] += the lane's column of what the warp's row i says to take of 32 rows. */
+/* out[i][part] += the lane's column of a sum of 32 rows, with weights from the warp's row
+ * i. */
 RT_DEVICE void ${fn}_add(${acc} (*out)[PARTS], int part, const ${acc} *own,
                          const ${acc} *right)
 {
@@ -449,7 +450,7 @@ ${fn}_dq(const ${elem} *qkv, const ${elem} *o, const ${acc} *lse, const ${elem} 
     RT_UNROLL
     for (int i = 0; i < ROWS; i++) {
         const int query = query0 + warp * ROWS + i;
-        const int64_t there = row0 + (query < end ? query : end - 1); /* any */
+        const int64_t there = row0 + (query < end ? query : end - 1); /* any valid row */
         ${acc} sum = 0;
         for (int d = lane; d < DIM; d += 32) {
             const int64_t at = there * O_ROW + head * DIM + d;
@@ -517,7 +518,7 @@ ${fn}_dkv(const ${elem} *qkv, const ${acc} *lse, const ${elem} *d_o,
     for (int pass = 0; pass < ${group} * passes; pass++) {
         const int head = kv_head * ${group} + pass / passes;
         const int query0 = begin + pass % passes * PASS, query = query0 + lane;
-        const int64_t there = row0 + (query < SEQ ? query : SEQ - 1); /* any */
+        const int64_t there = row0 + (query < SEQ ? query : SEQ - 1); /* any valid row */
         const int64_t q_at = (row0 + query0) * ROW + head * DIM;
         const int64_t o_at = (row0 + query0) * O_ROW + head * DIM;
         const ${acc} top = lse[there * ${heads} + head];
@@ -578,7 +579,7 @@ ${kernel(fn .. "_dq", threads, shared)}
 ${kernel(fn .. "_dkv", threads, shared)}
 
 //@ local args = starts and "&starts, " or ""
-/* workspace: of each head of each sequence, numbers of its queries. */
+/* workspace: numbers for each query of each head of each sequence. */
 static void ${fn}(Rt *rt, const ${elem} *qkv, const ${elem} *o, const ${acc} *lse,
                   const ${elem} *d_o, ${starts_in}${elem} *dqkv, char *workspace)
 {

@@ -40,12 +40,12 @@ return op {
         local rows, wide = (n.seq + 95) // 96 * 96, (n.head_dim + 15) // 16 * 16
         return 2 * (n.t // n.seq) * n.kv_heads * rows * wide * n.acc_bytes
     end,
-    workspace_cuda = function(n) -- two numbers of each query, in whole blocks of queries
+    workspace_cuda = function(n) -- two numbers per query, in whole blocks of queries
         return 2 * n.heads * (n.t // n.seq) * ((n.seq + 63) // 64 * 64) * n.acc_bytes
     end,
-    -- Of a slice, as cudnn.cu cuts it: a number of each query, the scores' gradients of all
-    -- pairs in whole blocks of 128, dk and dv of each head that shares them; and what the
-    -- library may want beside them.
+    -- For a slice, as cudnn.cu cuts it: a number per query, the scores' gradients of all pairs in
+    -- whole blocks of 128, dk and dv of each head that shares them; and what the library may need
+    -- in addition.
     workspace_cudnn = function(n)
         local sequences, kv = n.t // n.seq, n.kv_heads
         local group, pad = n.heads // n.kv_heads, (n.seq + 127) // 128 * 128
@@ -61,7 +61,7 @@ return op {
         end
         return bytes()
     end,
-    flops = function(n) -- five products over the pairs that the mask leaves
+    flops = function(n) -- five products over the visible pairs
         local w = n.window > 0 and math.min(n.window, n.seq) or n.seq
         local pairs_of_sequence = w * (w + 1) // 2 + (n.seq - w) * w
         return 10 * n.heads * n.head_dim * pairs_of_sequence * (n.t // n.seq)

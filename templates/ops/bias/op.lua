@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- bias: in rows and one value for each feature; out their sum, in place where the rows
--- are not needed again.
+-- bias: in rows and one value per feature; out their sum, in place if the rows are not
+-- needed again.
 return op {
     arithmetic = 1,
     canonical = "bias",

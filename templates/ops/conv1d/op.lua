@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- conv1d: in rows and a weight with one row for each input feature; out their product.
--- GPT-2's checkpoints hold their weights so (a width-1 convolution), and none is
+-- conv1d: in rows and a weight with one row per input feature; out their product.
+-- GPT-2's checkpoints store weights this way (a width-1 convolution), so nothing is
 -- transposed here.
 return op {
     arithmetic = 1,

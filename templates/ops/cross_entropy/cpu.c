@@ -23,7 +23,7 @@ static void ${fn}(const ${logits.type} *restrict logits, const int32_t *restrict
 //@ end
         const int64_t at = i * ${v} + targets[i];
 //@ if smoothing > 0 then
-        /* the target's share, and what all tokens share */
+        /* The target's share, and the share of all tokens. */
         const ${acc} expected =
             ${lit(1 - smoothing)} * ${expected} +
             ${lit(smoothing / v)} * rt_row_sum_${logits.dtype}(logits + i * ${v}, ${v});

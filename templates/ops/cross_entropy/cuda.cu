@@ -21,7 +21,7 @@ ${fn}(const ${logits.type} *logits, const int32_t *targets, ${lse.type} *lse, ${
     const ${acc} of_row = ${access("lse", logits, g)}(row, part);
 //@ local expected = ld({ name = "row", type = logits.type, dtype = logits.dtype }, "target")
 //@ if smoothing > 0 then
-    /* the target's share, and what all tokens share */
+    /* The target's share, and the share of all tokens. */
     const ${acc} all = ${access("sum", logits, g)}(row, part);
     const ${acc} expected = ${lit(1 - smoothing)} * ${expected} + ${lit(smoothing / v)} * all;
 //@   expected = "expected"

@@ -1,13 +1,13 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- cross_entropy: in logits and target ids; out the sum of the tokens' losses, and the
 -- logarithm of each row's sum of exponentials for the backward. A token's loss is
--- rounded to the accumulation dtype; the sum is f64, in token order. No division by
--- the number of tokens: that joins the gradient's scale in the optimizer. Nothing
--- follows: the gradient of the loss is 1.
+-- rounded to the accumulation dtype; the sum is f64, in token order. It is not divided
+-- by the number of tokens: the optimizer includes that in the gradient's scale. The loss
+-- is the last op, so its gradient is 1.
 --
 -- A token's loss, as PyTorch defines each part: with smoothing s the target is (1 - s) of
--- the token and s / v of every token; z adds z lse^2. Where targets may be masked, id -1
--- is no target: loss 0, lse 0.
+-- the token and s / v of every token; z adds z lse^2. If targets may be masked, id -1
+-- means none: loss 0, lse 0.
 return op {
     arithmetic = 1,
     doc = "loss = sum over tokens of (lse - logits[target]), lse = log(sum(exp(logits)))",

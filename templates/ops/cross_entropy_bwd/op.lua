@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- cross_entropy_bwd: in what cross_entropy read and its lse; out the gradient of the
--- logits, over them where nothing needs them again. Unscaled, and the attributes: see
+-- logits, in their place if nothing needs them again. For the scale and the attributes see
 -- cross_entropy. With p = exp(logits - lse) and the target's distribution q,
 -- dlogits = p (1 + 2 z lse) - q; zeros where the target is masked.
 return op {

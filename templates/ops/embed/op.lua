@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- embed: in token ids and the embedding matrix; out one row of it for each token. The
--- first op of every model: the gradient is a scatter, an op of its own.
+-- embed: in token ids and the embedding matrix; out one of its rows per token. It is
+-- the first op of every model, and its gradient, a scatter, is an op of its own.
 return op {
     arithmetic = 1,
     doc = "y[i] = w[tokens[i]]",
@@ -8,7 +8,7 @@ return op {
     outputs = { { "y", "t d", dtype = "w" } },
     axes = { t = "parallel", d = "parallel" },
     flops = function(n) return 0 end,
-    -- The rows that are read, not all of w.
+    -- Only the rows that are read, not all of w.
     bytes = function(n) return 4 * n.t + 2 * 4 * n.t * n.d end,
     backward = function(g, n, d)
         return { w = g.embed_bwd { n.tokens, d.y, vocab = n.v } }

@@ -7,8 +7,8 @@
 //@ local narrow = dw.type ~= acc -- sums are wider than what is stored
 //@ local lists = narrow and "first, next" or "tokens"
 //@ if narrow then
-/* Columns [c, c + cols) of the rows of all tokens: next[i] is the following token with the
- * id of token i, so a row's sum is made whole before it is rounded. */
+/* Columns [c, c + cols) of the rows of all tokens. next[i] is the next token with the id
+ * of token i, so that a row's sum is complete before it is rounded. */
 RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const int32_t *restrict first,
                              const int32_t *restrict next,
                              const ${dy.type} *restrict dy, ${dw.type} *restrict dw)

@@ -3,7 +3,7 @@
 //@ -- before each; then a block sums the rows of one id in that order.
 //@ local g = grid(d, dy)
 //@ local rows = g.width > 4 and 4 or 8 -- loaded at once
-/* order[r]: the token that stands at r when sorted; ids[r]: its id. */
+/* order[r]: the token with rank r when sorted by id; ids[r]: its id. */
 RT_GLOBAL(256)
 ${fn}_sort(const int32_t *tokens, int32_t *order, int32_t *ids)
 {
@@ -31,7 +31,8 @@ ${fn}_sort(const int32_t *tokens, int32_t *order, int32_t *ids)
     }
 }
 
-/* The rows of the id that begins at blockIdx.x in sorted order; where none does, nothing. */
+/* Adds the rows of the id whose first token has rank blockIdx.x; otherwise does
+ * nothing. */
 RT_GLOBAL(${g.threads})
 ${fn}(const int32_t *order, const int32_t *ids, const ${dy.type} *dy, ${dw.type} *dw)
 {

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- embed_bwd: in token ids and the gradient of their rows; out the gradient of the
--- embedding matrix. Rows are added in token order, so that a token that occurs twice
--- has one defined sum, which is rounded to the gradient's dtype once.
+-- embedding matrix. Rows are added in token order, so that the sum for a token that occurs twice
+-- is well defined; it is rounded to the gradient's dtype once.
 return op {
     arithmetic = 1,
     doc = "dw[tokens[i]] += dy[i], in order of i",
@@ -14,7 +14,7 @@ return op {
     check = function(n)
         if n.vocab < 1 then return "vocab must be at least 1" end
     end,
-    workspace = function(n) -- where sums are wider than the gradient: chains of equal tokens
+    workspace = function(n) -- if sums are wider than the gradient: chains of equal tokens
         return n.grad_bytes < n.acc_bytes and 4 * (n.vocab + n.t) or 0
     end,
     workspace_cuda = function(n) return 8 * n.t end, -- tokens in sorted order, and their ids

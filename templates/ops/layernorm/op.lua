@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- layernorm: in rows, weight and bias; out the normalised rows, and mean and
--- 1/deviation of each for the backward.
+-- 1/deviation of each, for the backward.
 return op {
     arithmetic = 1,
     doc = "y = (x - mean) * rstd * w + b, rstd = 1 / sqrt(variance + eps), row by row",

@@ -15,7 +15,8 @@ return op {
         { "db", "d", dtype = "grad", add = true, optional = "frozen" },
     },
     axes = { t = "reduction", d = "reduction" },
-    -- Blocks keep sums of their rows: enough blocks for 132 multiprocessors, and rows for each.
+    -- Each block has sums over its rows: enough blocks for 132 multiprocessors, with several rows
+    -- each.
     workspace_cuda = function(n)
         if not n.dw then return 0 end
         local blocks = math.min((n.t + 7) // 8, math.max(264, (1 << 20) // n.d))

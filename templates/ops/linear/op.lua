@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- linear: in rows and a weight with one row for each output feature; out their
+-- linear: in rows and a weight with one row per output feature; out their
 -- product.
 return op {
     arithmetic = 1,

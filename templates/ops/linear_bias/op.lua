@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- linear_bias: a linear and its bias while the product's tile is warm. The product is
+-- linear_bias: a linear and its bias while the product's tile is in cache. The product is
 -- rounded to its dtype before the bias is added: the bits are those of the two ops.
 return op {
     arithmetic = 1,

@@ -46,7 +46,8 @@ ${gemm(fn .. "_tail_dw", "TN", v, d, tail, x, dw)}
 //@   end
 //@ end
 
-/* Logits [tokens, ${v}] become their gradient; adds the losses to sum in token order. */
+/* Replaces logits [tokens, ${v}] by their gradient; adds the losses to sum in token
+ * order. */
 static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t tokens,
                             ${acc} *losses, double sum${take})
 {
@@ -62,7 +63,7 @@ static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t t
 //@ end
         const ${acc} lse = rt_row_lse_${suffix}(row, ${v});
 //@ if smoothing > 0 then
-        /* the target's share, and what all tokens share */
+        /* The target's share, and the share of all tokens. */
         const ${acc} expected = ${lit(1 - smoothing)} * ${expected} +
                                ${lit(smoothing / v)} * rt_row_sum_${suffix}(row, ${v});
 //@   expected = "expected"

@@ -13,7 +13,7 @@
 //@ local row = { name = "row", type = x.type, dtype = x.dtype }
 //@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
 //@ local logits_bytes = (16 // each * rows * stride + 63) // 64 * 64
-/* Logits of a token become their gradient; its loss. */
+/* Replaces the logits of a token by their gradient, and computes its loss. */
 RT_GLOBAL(${g.threads})
 ${fn}_softmax(${x.type} *logits, const int32_t *targets, ${acc} *losses${take})
 {
@@ -31,7 +31,7 @@ ${fn}_softmax(${x.type} *logits, const int32_t *targets, ${acc} *losses${take})
     const ${acc} of_target = ${ld(row, "target")}; /* before the row is overwritten */
     const ${acc} lse = ${access("lse", x, g)}(row, part);
 //@ if smoothing > 0 then
-    /* the target's share, and what all tokens share */
+    /* The target's share, and the share of all tokens. */
     const ${acc} all = ${access("sum", x, g)}(row, part);
     const ${acc} expected = ${lit(1 - smoothing)} * of_target + ${lit(smoothing / v)} * all;
 //@ end

@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- linear_cross_entropy: the last product, the loss and both gradients, `chunk` tokens
--- at a time, so that [tokens, vocab] logits never lie in memory. The joint graph makes
--- it possible: forward and backward of the loss are one kernel, which belongs to the
+-- at a time, so that [tokens, vocab] logits are never in memory. The joint graph makes it
+-- possible: forward and backward of the loss are one kernel, which belongs to the
 -- backward.
 --
 -- Each chunk adds its product to dw, in order, so the chunk is part of the numerics. A
--- frozen head has no dw, one that alone trains no dx.
+-- frozen head has no dw; if only the head trains there is no dx.
 return op {
     scaled = true,
     arithmetic = 1,

@@ -16,8 +16,8 @@ ${gemm(fn .. "_tail_logits", "NT", tail, v, d, x, x)}
 //@ prepare: rt_gemm_prepare(&${fn}_tail_logits);
 //@ end
 
-/* Adds the losses of logits [tokens, ${v}] to sum in token order; hands out those of token
- * row, if it is one of them. */
+/* Adds the losses of logits [tokens, ${v}] to sum in token order; copies those of token
+ * row, if it is among them. */
 static double ${fn}_losses(const ${x.type} *logits, const int32_t *targets, int64_t tokens,
                            ${acc} *losses, double sum, int64_t row, ${x.type} *next_logits)
 {
@@ -32,7 +32,7 @@ static double ${fn}_losses(const ${x.type} *logits, const int32_t *targets, int6
 //@ end
         const ${acc} lse = rt_row_lse_${suffix}(of_token, ${v});
 //@ if smoothing > 0 then
-        /* the target's share, and what all tokens share */
+        /* The target's share, and the share of all tokens. */
         const ${acc} expected = ${lit(1 - smoothing)} * ${expected} +
                                ${lit(smoothing / v)} * rt_row_sum_${suffix}(of_token, ${v});
 //@   expected = "expected"

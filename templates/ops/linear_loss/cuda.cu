@@ -9,7 +9,7 @@
 //@ local of_token = { name = "of_token", type = x.type, dtype = x.dtype }
 //@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
 //@ local logits_bytes = (16 // each * rows * stride + 63) // 64 * 64
-/* The loss of token first + blockIdx.x; its logits, if it is token row. */
+/* The loss of token first + blockIdx.x; and its logits, if it is token row. */
 RT_GLOBAL(${g.threads})
 ${fn}_losses(const ${x.type} *logits, const int32_t *targets, ${acc} *losses, const int32_t *row,
              int first, ${next_logits.type} *next_logits)
@@ -31,7 +31,7 @@ ${fn}_losses(const ${x.type} *logits, const int32_t *targets, ${acc} *losses, co
     const ${acc} lse = ${access("lse", x, g)}(of_token, part);
 //@ local expected = ld(of_token, "target")
 //@ if smoothing > 0 then
-    /* the target's share, and what all tokens share */
+    /* The target's share, and the share of all tokens. */
     const ${acc} all = ${access("sum", x, g)}(of_token, part);
     const ${acc} expected = ${lit(1 - smoothing)} * ${expected} + ${lit(smoothing / v)} * all;
 //@ expected = "expected"

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- linear_loss: the loss of linear_cross_entropy without its gradients, to
--- the bit, `chunk` tokens at a time; and the logits of one token, to sample from.
+-- linear_loss: the loss of linear_cross_entropy without its gradients, with
+-- the same bits, `chunk` tokens at a time; and the logits of one token, to sample from.
 return op {
     evaluates = "linear_cross_entropy",
     arithmetic = 1,

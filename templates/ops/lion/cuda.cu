@@ -26,7 +26,7 @@ ${fn}(const RtUpdate *u, ${own_param and param.type .. " *params, " or ""}${mast
     rt_read<8>(param, params + at, count);
 //@ end
 //@ put(noise())
-    /* what is the same for all elements, in double, rounded once */
+    /* Values common to all elements, in double, rounded once. */
     const ${acc} scale = (${acc})u->scale64;
     const ${acc} lr = (${acc})(u->lr64 * lr_ratio);
     const ${acc} keep = (${acc})(1 - u->lr64 * lr_ratio * weight_decay);

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- lion: in the summed gradient of a run of elements and their state; out the new state,
--- and the parameter in its own dtype. An RtUpdateKernel: no op of the graph. Chen et al.,
+-- and the parameter in its own dtype. An RtUpdateKernel, outside the graph. Chen et al.,
 -- Symbolic Discovery of Optimization Algorithms, algorithm 2; sign(0) = 0:
 --   g = grad * scale; master = master * (1 - lr * decay)
 --   c = m * beta1 + g * (1 - beta1); master = master - lr * sign(c)
@@ -25,7 +25,7 @@ return op {
     outputs = {},
     axes = { e = "parallel" },
     flops = function(n) return 11 * n.e end,
-    -- In place; n.lr, n.scale, n.decay are the step's.
+    -- In place; n.lr, n.scale and n.decay belong to the step.
     reference = function(n)
         for i = 1, n.e do
             local g, m = n.grad[i] * n.scale, n.moment1[i]

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- logits_row: where all logits lie in memory the forward has made the loss; what
--- evaluation adds is the logits of one token, to sample from.
+-- logits_row: the logits of one token, to sample from. Used if all logits are in
+-- memory; then the forward has made the loss already.
 return op {
     evaluates = "cross_entropy",
     arithmetic = 1,

@@ -8,7 +8,7 @@ static void ${fn}(const RtUpdate *u, const RtUpdateRun *run)
 //@ end
     ${master.type} *master = run->master;
     const ${direction.type} *direction = run->direction;
-    /* what is the same for all elements, in double, rounded once */
+    /* Values common to all elements, in double, rounded once. */
     const double lr = u->lr64 * run->lr_ratio;
     const ${acc} step = (${acc})(lr * run->lr_adjust);
     const ${acc} keep = (${acc})(1 - lr * run->weight_decay);

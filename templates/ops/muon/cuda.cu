@@ -24,7 +24,7 @@ ${fn}(const RtUpdate *u, ${own_param and param.type .. " *params, " or ""}${mast
     rt_read_between<8>(param, params + at, from, to);
 //@ end
 //@ put(noise())
-    /* what is the same for all elements, in double, rounded once */
+    /* Values common to all elements, in double, rounded once. */
     const double lr = u->lr64 * lr_ratio;
     const ${acc} step = (${acc})(lr * lr_adjust);
     const ${acc} keep = (${acc})(1 - lr * weight_decay);

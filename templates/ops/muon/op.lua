@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
--- muon: in the direction of a run of a matrix's elements, which newton_schulz has made of
+-- muon: in the direction of a run of a matrix's elements, which newton_schulz made from
 -- the whole matrix, and their state; out the new state, and the parameter in its own
--- dtype. An RtUpdateKernel: no op of the graph. Jordan et al., Muon: An optimizer for
+-- dtype. An RtUpdateKernel, outside the graph. Jordan et al., Muon: An optimizer for
 -- hidden layers; lr_adjust is of the matrix's shape (PyTorch's adjust_lr_fn):
 --   master = master * (1 - lr * decay) - lr * lr_adjust * direction
 --   param = master, rounded
--- muon_momentum comes before newton_schulz; adamw takes what is no matrix.
+-- muon_momentum comes before newton_schulz; adamw updates the parameters that are not matrices.
 return op {
     arithmetic = 1,
     doc = "Muon with decoupled weight decay: the step of what newton_schulz made",
@@ -43,7 +43,7 @@ return op {
     outputs = {},
     axes = { e = "parallel" },
     flops = function(n) return 3 * n.e end,
-    -- In place; n.lr, n.lr_adjust, n.decay are the step's.
+    -- In place; n.lr, n.lr_adjust and n.decay belong to the step.
     reference = function(n)
         for i = 1, n.e do
             local p = n.master[i] * (1 - n.lr * n.decay)

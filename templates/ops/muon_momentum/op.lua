@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- muon_momentum: in the summed gradient of a run of a matrix's elements and their moment;
--- out the new moment, and what newton_schulz makes the direction of. An RtUpdateKernel:
--- no op of the graph. PyTorch's order (torch.optim.Muon):
+-- out the new moment, and what newton_schulz makes the direction from. An RtUpdateKernel,
+-- outside the graph. PyTorch's order (torch.optim.Muon):
 --   g = grad * scale; m = m + (g - m) * (1 - momentum)
 --   direction = m, or with nesterov m + (g - m) * (1 - momentum)
 return op {
@@ -16,7 +16,7 @@ return op {
     outputs = {},
     axes = { e = "parallel" },
     flops = function(n) return 7 * n.e end,
-    -- In place; n.scale is the step's.
+    -- In place; n.scale belongs to the step.
     reference = function(n)
         for i = 1, n.e do
             local g = n.grad[i] * n.scale

@@ -30,7 +30,7 @@ static double ${fn}_squares(const ${acc} *row)
     return sum;
 }
 
-/* G becomes what X is multiplied by: a I + b G + c G^2. */
+/* Replaces G by the factor of X: a I + b G + c G^2. */
 static void ${fn}_polynomial(const ${acc} *gram, ${acc} *square)
 {
 #pragma omp parallel for schedule(static)

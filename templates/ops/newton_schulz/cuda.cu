@@ -21,7 +21,7 @@ ${fn}_squares(const ${acc} *x, double *squares)
         squares[blockIdx.x] = sum;
 }
 
-/* 1 / the norm, in the place of the first row's squares. */
+/* 1 / the norm, in place of the first row's squares. */
 RT_GLOBAL(256)
 ${fn}_factor(double *squares)
 {
@@ -42,7 +42,7 @@ ${fn}_scale(const ${acc} *x, const double *factor, ${acc} *y)
         y[i] = x[i] * (${acc})*factor;
 }
 
-/* G becomes what X is multiplied by: a I + b G + c G^2. */
+/* Replaces G by the factor of X: a I + b G + c G^2. */
 RT_GLOBAL(256)
 ${fn}_polynomial(const ${acc} *gram, ${acc} *square)
 {
@@ -64,8 +64,8 @@ ${gemm(fn .. "_apply", "NN", m, n, s, x, x)}
 //@ prepare: rt_matmul_prepare(&${fn}_square);
 //@ prepare: rt_matmul_prepare(&${fn}_apply);
 
-/* x, y [${m}, ${n}]; ${steps} steps, the last of which writes y. workspace: every other X;
- * G, its polynomial, [${s}, ${s}] each; the squares of each row */
+/* x, y [${m}, ${n}]; ${steps} steps, the last of which writes y. workspace: every other
+ * X; G, its polynomial, [${s}, ${s}] each; the squares of each row */
 static void ${fn}(Rt *rt, const void *x, void *y, char *workspace)
 {
     void *other = workspace;

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
--- newton_schulz: in a matrix; out nearly the orthogonal one nearest to it: its singular
--- values come close to 1, its singular vectors stay. Divided by its norm (by eps at
--- least), then `steps` times, with G = X X^T of the shorter side:
+-- newton_schulz: in a matrix; out almost the nearest orthogonal matrix: its singular values
+-- become close to 1, its singular vectors stay. X is divided by its norm (at least by
+-- eps), then `steps` times, with G = X X^T of the shorter side:
 --   X = (a I + b G + c G^2) X          wide; tall: X (a I + b G + c G^2), G = X^T X
--- In the dtype of sums, whatever the weights': f32, or f64 of f64. No op of a graph: an
--- optimizer's, on a whole matrix at a time (muon).
+-- In the dtype of sums, whatever the weights': f32, or f64 for f64. It is not part of the
+-- graph: an optimizer (muon) applies it to one whole matrix at a time.
 return op {
     arithmetic = 1,
     doc = "Newton-Schulz: y has the singular vectors of x, and singular values near 1",
@@ -15,7 +15,7 @@ return op {
     check = function(n)
         if n.steps < 1 then return "steps must be at least 1" end
     end,
-    workspace = function(n) -- X of every other step, G, the polynomial of G, a sum a row
+    workspace = function(n) -- X of every other step, G, the polynomial of G, a sum per row
         local s = math.min(n.m, n.n)
         local function up(bytes) return (bytes + 63) // 64 * 64 end
         return up(n.m * n.n * n.acc_bytes) + 2 * up(s * s * n.acc_bytes) + up(n.m * 8)

@@ -20,7 +20,7 @@ static void ${fn}(const ${qkv.type} *qkv, const ${wq.type} *restrict wq,
             for (int64_t j = 0; j < ${head_dim}; j++)
                 ${st(y, "at + j", ld(qkv, "at + j") .. " * r * " .. ld(weight, "j"))};
         }
-        if (y != qkv) { /* v as it is */
+        if (y != qkv) { /* v unchanged */
             const int64_t v = i * ${c} + ${normed * head_dim};
             memcpy(y + v, qkv + v, ${kv_heads * head_dim} * sizeof *y);
         }

@@ -21,7 +21,7 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk, ${y.ty
     for (int k = 0; k < ${g.part}; k++)
         squares += v[k] * v[k];
     squares = rt_lanes_sum<${lanes}>(squares);
-    if (!here || (head >= ${normed} && y == qkv)) { /* v as it is */
+    if (!here || (head >= ${normed} && y == qkv)) { /* v unchanged */
         return;
     }
     if (head < ${normed}) {

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- qk_norm: in rows [heads q | kv_heads k | kv_heads v] and a weight for q heads and
 -- one for k heads; out the rows with each q and k head divided by its rms (Qwen 3), v
--- as it was, and 1/rms of each head for the backward.
+-- unchanged, and 1/rms of each head for the backward.
 return op {
     arithmetic = 1,
     doc = "rmsnorm of each q head with wq and of each k head with wk",

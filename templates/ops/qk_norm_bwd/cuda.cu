@@ -45,7 +45,7 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk,
         const ${acc} mean_eh = rt_lanes_sum<${lanes}>(sum_eh) / ${head_dim};
         for (int k = 0; k < ${g.part}; k++)
             e[k] = is_normed ? r * (e[k] * scale[k] - h[k] * mean_eh) : e[k];
-        if (here) { /* v as it is */
+        if (here) { /* v unchanged */
             ${store(dx, "at", "e", g)};
         }
     }
@@ -56,7 +56,7 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk,
             shared[threadIdx.x * ${g.part} + k] = q_or_k == 0 ? sum_q[k] : sum_k[k];
         rt_block_sync();
         for (int j = threadIdx.x; j < ${head_dim}; j += 256) {
-            /* where the threads of a group hold column j */
+            /* The place of column j among the threads of a group. */
             const int at = j / ${g.width} % ${lanes} * ${g.part} +
                            j / ${g.width * lanes} * ${g.width} + j % ${g.width};
             ${acc} sum = 0;

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- rmsnorm_bwd_add: the gradient of a norm, added to the gradient that the residual
--- connection brings past it. The norm's gradient is rounded before the sum: the bits
+-- rmsnorm_bwd_add: the gradient of a norm, added to the gradient of the residual
+-- connection around it. The norm's gradient is rounded before the sum: the bits
 -- are those of the two ops.
 return op {
     arithmetic = 1,
@@ -14,7 +14,8 @@ return op {
         { "dw", "d", dtype = "grad", add = true, optional = "frozen" },
     },
     axes = { t = "reduction", d = "reduction" },
-    -- Blocks keep sums of their rows: enough blocks for 132 multiprocessors, and rows for each.
+    -- Each block has sums over its rows: enough blocks for 132 multiprocessors, with several rows
+    -- each.
     workspace_cuda = function(n)
         if not n.dw then return 0 end
         local blocks = math.min((n.t + 7) // 8, math.max(264, (1 << 20) // n.d))

@@ -24,7 +24,7 @@ static void ${fn}(const ${qkv.type} *qkv, const ${table.type} *restrict table,
                 ${st(y, "at + " .. half .. " + j", "x2 * cosine + x1 * sine")};
             }
         }
-        if (y != qkv) { /* v as it is */
+        if (y != qkv) { /* v unchanged */
             memcpy(y + v, qkv + v, ${c - turned} * sizeof *y);
         }
     }

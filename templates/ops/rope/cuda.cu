@@ -29,7 +29,7 @@ ${fn}(const ${qkv.type} *qkv, const ${table.type} *table, ${starts_param}${y.typ
         ${store(y, "at", "x1", g)};
         ${store(y, "at + " .. half, "x2", g)};
     }
-    if (y != qkv) { /* v as it is */
+    if (y != qkv) { /* v unchanged */
         for (int j = threadIdx.x * ${v_width}; j < ${c - turned}; j += ${threads * v_width})
             rt_copy<${v_width}>(y + row + ${turned} + j, qkv + row + ${turned} + j);
     }
@@ -37,7 +37,7 @@ ${fn}(const ${qkv.type} *qkv, const ${table.type} *table, ${starts_param}${y.typ
 //@ host
 ${kernel(fn, threads)}
 
-/* y[${t}, ${c}]: q and k of qkv turned by their position */
+/* y[${t}, ${c}]: q and k of qkv rotated by their position */
 static void ${fn}(Rt *rt, const ${qkv.type} *qkv, const ${table.type} *table,
                   ${starts_param}${y.type} *y)
 {

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- rope: in rows [heads q | kv_heads k | kv_heads v] and the table of rope_table; out
--- the rows with q and k turned by their position, v as it was. Positions count from the
--- start of the sequence, or of the token's document where starts says where that is. Halves are rotated
+-- the rows with q and k rotated by their position, and v unchanged. Positions count from
+-- the start of the sequence or, with starts, of the token's document. Halves are rotated
 -- against each other, as in Hugging Face's checkpoints.
 return op {
     arithmetic = 1,

@@ -24,7 +24,7 @@ static void ${fn}(const ${dy.type} *dy, const ${table.type} *restrict table,
                 ${st(dx, "at + " .. half .. " + j", "d2 * cosine - d1 * sine")};
             }
         }
-        if (dx != dy) { /* v as it is */
+        if (dx != dy) { /* v unchanged */
             memcpy(dx + v, dy + v, ${c - turned} * sizeof *dx);
         }
     }

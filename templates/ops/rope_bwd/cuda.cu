@@ -29,7 +29,7 @@ ${fn}(const ${dy.type} *dy, const ${table.type} *table, ${starts_param}${dx.type
         ${store(dx, "at", "d1", g)};
         ${store(dx, "at + " .. half, "d2", g)};
     }
-    if (dx != dy) { /* v as it is */
+    if (dx != dy) { /* v unchanged */
         for (int j = threadIdx.x * ${v_width}; j < ${c - turned}; j += ${threads * v_width})
             rt_copy<${v_width}>(dx + row + ${turned} + j, dy + row + ${turned} + j);
     }
@@ -37,7 +37,7 @@ ${fn}(const ${dy.type} *dy, const ${table.type} *table, ${starts_param}${dx.type
 //@ host
 ${kernel(fn, threads)}
 
-/* dx[${t}, ${c}]: q and k of dy turned back */
+/* dx[${t}, ${c}]: q and k of dy rotated back */
 static void ${fn}(Rt *rt, const ${dy.type} *dy, const ${table.type} *table,
                   ${starts_param}${dx.type} *dx)
 {

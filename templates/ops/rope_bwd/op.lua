@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- rope_bwd: in the gradient of turned rows and the table of rope_table; out the
--- gradient of the rows before: a rotation turned back is its transpose, so the sines
+-- rope_bwd: in the gradient of rotated rows and the table of rope_table; out the
+-- gradient of the original rows. The inverse of a rotation is its transpose, so the sines
 -- change sign.
 return op {
     arithmetic = 1,

@@ -3,7 +3,7 @@
 -- start. A row is a position: head_dim/2 cosines, then head_dim/2 sines. Llama 3's
 -- scaling stretches the slow frequencies by `factor` and blends between the two
 -- wavelengths that `original` (the context of pretraining) divided by the two
--- frequency factors gives; original = 0 leaves all as they are.
+-- frequency factors gives; original = 0 leaves all unchanged.
 return op {
     arithmetic = 1,
     doc = "table[p] = cos(p f), sin(p f) for f = theta^(-2i/head_dim), Llama 3 scaling",
@@ -18,7 +18,7 @@ return op {
     },
     check = function(n)
         if n.head_dim < 2 or n.head_dim % 2 ~= 0 then return "head_dim must be even" end
-        if n.seq > 1 << 20 then -- where rt_sin and rt_cos stop being exact
+        if n.seq > 1 << 20 then -- beyond this rt_sin and rt_cos are inexact
             return ("%d positions, but angles are exact up to 2^20"):format(n.seq)
         end
         if n.theta <= 0 then return "theta must be positive" end

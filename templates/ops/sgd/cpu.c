@@ -5,7 +5,7 @@
 static void ${fn}(const RtUpdate *u, const RtUpdateRun *run)
 {
 //@ put(pointers(momentum ~= 0 and 1 or 0))
-    /* what is the same for all elements, in double, rounded once */
+    /* Values common to all elements, in double, rounded once. */
     const ${acc} scale = (${acc})u->scale64;
     const ${acc} lr = (${acc})(u->lr64 * run->lr_ratio);
     const ${acc} keep = (${acc})(1 - u->lr64 * run->lr_ratio * run->weight_decay);

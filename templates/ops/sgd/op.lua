@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- sgd: in the summed gradient of a run of elements and their state; out the new state,
--- and the parameter in its own dtype. An RtUpdateKernel: no op of the graph. The moment
--- is PyTorch's (no dampening: the learning rate multiplies it, not what enters it); the
--- decay is decoupled, as adamw's, where PyTorch adds it to the gradient:
+-- and the parameter in its own dtype. An RtUpdateKernel, outside the graph. The moment
+-- is PyTorch's (no dampening: the learning rate multiplies the moment, not its inputs); the
+-- decay is decoupled as in adamw, while PyTorch adds it to the gradient:
 --   g = grad * scale; master = master * (1 - lr * decay)
 --   m = m * momentum + g; master = master - lr * m
 --   param = master, rounded
@@ -25,7 +25,7 @@ return op {
     outputs = {},
     axes = { e = "parallel" },
     flops = function(n) return 6 * n.e end,
-    -- In place; n.lr, n.scale, n.decay are the step's.
+    -- In place; n.lr, n.scale and n.decay belong to the step.
     reference = function(n)
         for i = 1, n.e do
             local m = n.grad[i] * n.scale

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- swiglu_bwd: in what swiglu read and the gradient of its output; out the gradient of
--- the rows [f gate | f up], over those rows where nothing needs them again.
+-- the rows [f gate | f up], in their place if nothing needs them again.
 return op {
     arithmetic = 1,
     canonical = "swiglu_bwd",
