@@ -22,6 +22,7 @@ typedef struct RtFlags {
     double temperature, top_p;
     const char *stop; /* ids that end a sample, or "none"; NULL: the model's */
     int64_t steps; /* last step */
+    double epochs; /* or when the data have been read so often; 0: not given */
     int64_t seed;
     bool seed_given;
     int argc; /* as given */

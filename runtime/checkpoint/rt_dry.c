@@ -84,6 +84,8 @@ static void check_data(RtDry *d)
                files, plural(files), (long long)n, (long long)rt_tokens_samples(tokens),
                plural(rt_tokens_samples(tokens)), (long long)t->seq_tokens);
     check_masks(d, tokens);
+    if (!rt_tokens_epochs(tokens, t, &d->rt.state->flags, error))
+        rt_dry_add(d, "schedule", RT_DRY_PROBLEM, "%s", error);
 }
 
 static void check_held_out(RtDry *d)
@@ -198,7 +200,11 @@ RtDry *rt_dry_begin(const RtTrainer *t, const RtFlags *f, int ranks, bool alone)
     static RtDry d;
     static RtState state;
     state.flags = *f;
-    d = (RtDry){.trainer = t, .flags = f, .ranks = ranks, .alone = alone, .starts = true};
+    d = (RtDry){.trainer = t,
+                .flags = &state.flags,
+                .ranks = ranks,
+                .alone = alone,
+                .starts = true};
     d.rt = (Rt){.world_size = 1, .trainer = t, .state = &state};
     check_data(&d);
     check_held_out(&d);

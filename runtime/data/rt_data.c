@@ -344,6 +344,28 @@ int64_t rt_tokens_samples(const RtTokens *d)
     return d->samples;
 }
 
+bool rt_tokens_epochs(const RtTokens *d, const RtTrainer *t, RtFlags *f, char *error)
+{
+    const int64_t batch = t->micro_batches * t->micro_batch;
+    const double steps = f->epochs * (double)d->samples / (double)batch;
+    if (f->epochs == 0)
+        return true;
+    if (d->slot_source != NULL) {
+        snprintf(
+            error, RT_ERROR_BYTES,
+            "--epochs: sources with weights have epochs of their own: use --steps N");
+        return false;
+    }
+    if (!(steps >= 1 && steps < 9e15)) {
+        snprintf(error, RT_ERROR_BYTES,
+                 "--epochs %g: of %lld samples, that is less than a step of %lld",
+                 f->epochs, (long long)d->samples, (long long)batch);
+        return false;
+    }
+    f->steps = (int64_t)steps;
+    return true;
+}
+
 const char *rt_tokens_bytes_of(const RtTokens *d)
 {
     enum { MOST_OF_BYTES = 1024 }; /* a vocabulary of bytes and a few more ids */

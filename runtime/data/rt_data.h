@@ -16,6 +16,8 @@ RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
                              const char *const *patterns, int n_patterns, char *error);
 void rt_tokens_close(RtTokens *d);
 int64_t rt_tokens_samples(const RtTokens *d);
+/* With --epochs: the steps of the run, in f->steps; false with error set. */
+bool rt_tokens_epochs(const RtTokens *d, const RtTrainer *t, RtFlags *f, char *error);
 bool rt_tokens_unused_mask(const RtTokens *d); /* there are masks, but no loss.mask */
 /* A mask without a trailer about its tokens; or NULL. */
 const char *rt_tokens_bare_mask(const RtTokens *d);

@@ -53,6 +53,7 @@ void rt_agree_flags(Rt *rt)
         uint64_t value;
     } asked[] = {
         {"--steps", (uint64_t)f->steps},
+        {"--epochs", bits(f->epochs)},
         {"--seed", (uint64_t)f->seed},
         {"--eval", f->n_eval > 0},
         {"--eval-every", (uint64_t)f->eval_every},

@@ -264,7 +264,7 @@ static const struct {
     {" optimizer optim ", "the description's: optimizer"},
     {" device gpus num-gpus nproc nproc-per-node world-size dp tp ",
      "the description's: mesh.shard is the number of ranks"},
-    {" epochs num-epochs num-train-epochs ", "--steps N: a run has steps, not epochs"},
+    {" num-epochs num-train-epochs ", "--epochs X"},
     {" max-steps train-iters num-steps iterations ", "--steps N"},
     {" output-dir save-dir save out-dir ", "--checkpoint DIR"},
     {" save-steps save-interval save-every ", "--checkpoint-every N"},
@@ -381,7 +381,11 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
         return usage("--keep-best needs --eval FILE: whose loss is the lowest");
     if (f->patience > 0 && (f->n_eval == 0 || f->eval_every == 0))
         return usage("--patience needs --eval FILE and --eval-every N");
-    if (f->steps < 0) { /* not given */
+    if (f->steps >= 0 && f->epochs > 0)
+        return usage("--steps and --epochs: give one of them");
+    if (f->epochs > 0) {
+        f->steps = 0;          /* known when the data are (rt_tokens_epochs) */
+    } else if (f->steps < 0) { /* not given */
         f->steps = t->schedule.steps;
         if (f->steps <= 0 && !f->numerics_hash && !f->tune_kernels)
             return usage("--steps N is needed: the description's schedule has no end");

@@ -66,6 +66,9 @@ const RtFlag rt_flag_table[] = {
     /* ---- schedule ---------------------------------------------------------------- */
     {RT_GROUP_SCHEDULE, "steps", "N", "stop after N steps (default: the schedule's)",
      RT_FLAG_COUNT, AT(steps), TRAIN, 0, ENDLESS},
+    {RT_GROUP_SCHEDULE, "epochs", "X",
+     "stop when the data are read X times, at the last whole step", RT_FLAG_REAL,
+     AT(epochs), TRAIN, 1e-9, 1e9},
     {RT_GROUP_SCHEDULE, "seed", "S",
      "seed of weights and data order (default: the description's)", RT_FLAG_COUNT,
      AT(seed), TRAIN, 0, ENDLESS},

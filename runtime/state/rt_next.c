@@ -78,7 +78,8 @@ static void put_same(const RtFlags *f, int64_t steps)
     for (int i = 1; i < f->argc; i++) {
         if (is_flag(f->argv[i], "resume", &whole))
             continue;
-        if (steps > 0 && is_flag(f->argv[i], "steps", &whole)) {
+        if (steps > 0 && (is_flag(f->argv[i], "steps", &whole) ||
+                          is_flag(f->argv[i], "epochs", &whole))) {
             i += whole;
             continue;
         }

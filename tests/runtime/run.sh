@@ -214,6 +214,22 @@ formats() {
     "$t" --data "$d/mega.bin" --steps 1 2>&1 | grep -o 'data: [0-9,]* samples' >"$d/samples"
     check "a pattern takes a pair once" diff "$d/samples" \
         <("$t" --data "$d/all/*" --steps 1 2>&1 | grep -o 'data: [0-9,]* samples')
+    # epochs: whole steps, of the samples that there are
+    head -c 3000 "$data" >"$d/few.txt"
+    local samples batch
+    for name in 1 1.5 2; do
+        "$t" --data "$d/few.txt" --epochs $name --log "$d/epochs.jsonl" >"$d/epochs.out" 2>&1
+        samples=$(sed -n 's/^data: \([0-9,]*\) samples.*/\1/p' "$d/epochs.out" | tr -d ,)
+        batch=$(sed -n 's/^data: .* steps\? of \([0-9]*\) samples.*/\1/p' "$d/epochs.out")
+        check "--epochs $name: the last whole step" [ "$(grep -c '^{"step"' "$d/epochs.jsonl")" = \
+            "$(awk "BEGIN { print int($name * $samples / $batch) }")" ]
+        rm -f "$d/epochs.jsonl"
+    done
+    fails "steps and epochs" 2 "--steps and --epochs: give one of them" --data "$d/few.txt" --steps 2 --epochs 2
+    fails "no epoch" 2 "--epochs: 0 is not between" --data "$d/few.txt" --epochs 0
+    fails "less than a step" 1 "that is less than a step of $batch" --data "$d/few.txt" --epochs 0.0001
+    fails "epochs of a mixture" 1 "sources with weights have epochs of their own: use --steps N" \
+        --data "$d/few.txt=1" --data "$data=2" --epochs 1
     fails "nanoGPT without a word" 1 "For 16-bit ids without a header write nanogpt:FILE" \
         --data "$d/nano.bin"
     fails "llm.c's header taken for ids" 1 "has the header of llm.c" --data "nanogpt:$d/llmc.bin"
