@@ -20,11 +20,12 @@
 
 /* ---- what runs in the child ------------------------------------------------------ */
 
-static void print_annotations(Gen *g, Text *t)
+/* What is made of the rules of ops. */
+static void print_rules(Gen *g, Text *t, void (*print)(Gen *g, Text *t))
 {
     ops_load(g);
     diag_stop_on_errors(g);
-    docs_lua(g, t);
+    print(g, t);
 }
 
 static void print_docs(Gen *g, Text *t)
@@ -45,7 +46,9 @@ static void print_docs(Gen *g, Text *t)
     else if (!strcmp(what, "man-trainer"))
         shell_man(g, t, &trainer);
     else if (!strcmp(what, "lua"))
-        print_annotations(g, t);
+        print_rules(g, t, docs_lua);
+    else if (!strcmp(what, "ops"))
+        print_rules(g, t, docs_ops);
     else
         docs_markdown(g, t, ld->trainer, &ld->kinds);
 }

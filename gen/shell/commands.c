@@ -43,7 +43,8 @@ static const char *target_name(int i)
 static const char *docs_name(int i)
 {
     static const char *const names[] = {
-        "lua", "options", "trainer-options", "accelerate", "man", "man-trainer", NULL};
+        "lua",        "ops", "options",     "trainer-options",
+        "accelerate", "man", "man-trainer", NULL};
 
     return names[i];
 }
@@ -274,11 +275,13 @@ const Command shell_commands[] = {
      .options = tok_option_table},
     {.name = "docs",
      .what = "print the reference",
-     .usage = {"[lua | options | trainer-options | accelerate | man | man-trainer]"},
+     .usage =
+         {"[lua | ops | options | trainer-options | accelerate | man | man-trainer]"},
      .more =
          "Prints the fields of descriptions as Markdown, or, by name: annotations for "
-         "editors, the\ncommand lines of fsdpgen and of trainers, keys of Accelerate, "
-         "manual pages.",
+         "editors, the\nlist of ops, the command lines of fsdpgen and of trainers, keys "
+         "of "
+         "Accelerate, manual pages.",
      .hidden = true,
      .words = VALUE_CHOICE,
      .choice = docs_name,

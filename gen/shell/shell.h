@@ -50,6 +50,9 @@ const char *init_arch_name(int i); /* that it can start with; NULL after the las
 /* annotations.c: annotations of the description language for editors; after ops_load */
 void docs_lua(Gen *g, Text *t);
 
+/* docs_ops.c: all ops; after ops_load */
+void docs_ops(Gen *g, Text *t);
+
 /* man.c, docs_options.c */
 void shell_man(Gen *g, Text *t, const CommandLine *p);
 void shell_markdown(Gen *g, Text *t, const CommandLine *p);

@@ -17,5 +17,6 @@ generated() { # PAGE BEGIN END [WHAT]: the part between two comments is what fsd
 
 generated docs/reference.md "fsdpgen docs"
 generated docs/reference.md "fsdpgen docs options" options
+generated docs/op_list.md "fsdpgen docs ops" ops
 generated docs/trainer.md "fsdpgen docs trainer-options" trainer-options
 generated docs/migrate.md "fsdpgen docs accelerate" accelerate
