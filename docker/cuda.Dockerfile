@@ -16,6 +16,8 @@ COPY gen gen
 COPY models models
 COPY runtime runtime
 COPY templates templates
+COPY tests/cudasim tests/cudasim
+COPY tests/ops tests/ops
 RUN cmake -S . -B build -DFSDPGEN_TESTS=OFF -DFSDPGEN_RUNTIME=OFF && \
     cmake --build build -j "$(nproc)" && \
     cmake --install build --prefix /usr/local

@@ -386,12 +386,19 @@ dockerfiles() {
         mkdir "$WORK/context"
         for path in $(sed -n 's/^COPY \([^-].*\) [^ ]*$/\1/p' "$file"); do
             check "$name: $path exists" test -e "$ROOT/$path"
-            cp -R "$ROOT/$path" "$WORK/context/"
+            mkdir -p "$WORK/context/$(dirname "$path")"
+            cp -R "$ROOT/$path" "$WORK/context/$path"
         done
         check "$name: what it copies is what CMake needs" cmake -S "$WORK/context" -B "$WORK/context/build" \
             -DFSDPGEN_TESTS=OFF -DFSDPGEN_RUNTIME=OFF
         [ "$FULL" != 1 ] || check "$name: and builds" cmake --build "$WORK/context/build"
     done
+    # the names of packages, where this system is the image's and has package lists
+    if grep -q '^12' /etc/debian_version 2>/dev/null && apt-cache show libc6-dev >/dev/null 2>&1; then
+        for path in $(packages_of "$ROOT/docker/cpu.Dockerfile" 1) $(packages_of "$ROOT/docker/cpu.Dockerfile" 2); do
+            check "docker/cpu.Dockerfile: Debian 12 has $path" apt-cache show "$path"
+        done
+    fi
     check "there is one for each target" test "$(cd "$ROOT/docker" && echo *)" = "cpu.Dockerfile cuda.Dockerfile"
 }
 
