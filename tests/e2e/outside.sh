@@ -41,6 +41,25 @@ outside_user() {
     done
 }
 
+# docs/ops.md's examples: the loss falls, and other shards with recomputation have the same bits.
+outside_examples() {
+    local dir=$WORK/mixed outside=$ROOT/tests/e2e/outside
+    if ! generate "$dir" "$outside/mixed.lua" --ops "$outside/ops" || ! build_trainer "$dir" ||
+       ! train "$dir" "$data" 30; then
+        bad "docs/ops.md's examples train" "$dir.log"
+        return
+    fi
+    check "docs/ops.md's examples learn" \
+        awk "BEGIN { exit !($(loss_of 1 "$dir.jsonl") - 1.5 > $(loss_of 30 "$dir.jsonl")) }"
+    if generate "$dir.2" "$outside/mixed.lua" --ops "$outside/ops" --set mesh.shard=4 \
+           --set recompute=block && build_trainer "$dir.2" && train "$dir.2" "$data" 30 &&
+       cmp -s "$dir.result" "$dir.2.result"; then
+        ok "docs/ops.md's examples give equal bits on 4 ranks"
+    else
+        bad "docs/ops.md's examples on 4 ranks" "$dir.2.log"
+    fi
+}
+
 # The same bits of the optimizer from outside: resumed in the middle, and cut otherwise.
 outside_optimizer_bits() {
     local dir=$1 flags

@@ -35,6 +35,7 @@ equal_bits_suite() {
 part param_counts param_counts
 part shipped shipped
 part outside_user outside_user
+part outside_examples outside_examples
 part outside_optimizer outside_optimizer
 part outside_optimizer_rules outside_optimizer_rules
 part outside_optimizer_copies outside_optimizer_copies

@@ -22,6 +22,9 @@ if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" \
     gradients "cut columns, heads and rows" "$ops" "$here/structure.lua" --set model.layers=1 \
         --set model.vocab=23 --set seq=6 --set documents.end_id=3
     gradients "a user's op" "$here/user/ops:$ops" "$here/user/model.lua" --ops "$here/user/ops"
+    gradients "docs/ops.md's examples" "$ROOT/tests/e2e/outside/ops:$ops" \
+        "$ROOT/tests/e2e/outside/mixed.lua" --ops "$ROOT/tests/e2e/outside/ops" --set model.layers=1 \
+        --set model.vocab=23 --set model.dim=12 --set model.heads=2 --set model.ffn=10 --set seq=6
     # shellcheck disable=SC2086
     gradients "a llama with everything" "$ops" "$models/tiny_llama.lua" $full $small \
         --set model.window=4
