@@ -443,7 +443,7 @@ static void open_kernels(Gen *g, const OpTestOptions *o)
                                      "%s -cubin -std=c++17 --fmad=false "
                                      "-gencode=arch=compute_%s,code=%s -I%s/runtime/cuda",
                                      o->nvcc, arch + 3, arch, root));
-        printf("op_test: on a device, %s\n", arch);
+        printf(o->person ? "on a GPU here, %s\n" : "op_test: on a device, %s\n", arch);
     }
 }
 

@@ -133,6 +133,7 @@ static bool is_folder_of_ops(Gen *g, const char *dir)
     if (stat(dir, &s) != 0 || !S_ISDIR(s.st_mode)) {
         print_line(stderr, "fsdpgen: error: ", "%s: %s", dir,
                    strerror(errno ? errno : ENOTDIR));
+        print_line(stderr, "  help: ", "test-op takes a folder of op folders");
         return false;
     }
     if (stat(gen_printf(g, "%s/op.lua", dir), &s) != 0)

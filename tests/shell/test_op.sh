@@ -85,6 +85,12 @@ if command -v g++ >/dev/null; then
         check "test-op: it says where" grep -q '^on the simulated device: no GPU here; not compiled by nvcc' out
         check "test-op: an op without cuda.cu" grep -qx 'squared_relu  *not run: no cuda.cu' out
     fi
+    # a toolkit's stand-in takes the way of a real one
+    toolkit=$BUILD/tests/cudasim/home
+    if [ -e "$toolkit/lib64/libcudart.so" ]; then
+        tried 0 CUDA_HOME="$toolkit" ops --target cuda --cases 1 --only add &&
+            check "test-op: on a device" grep -qx 'on a GPU here, sm_[0-9a]*' out
+    fi
     sed -i 's/if (at >= ${t \* d})/if (at > ${t * d})/' ops/add/cuda.cu
     tried 1 CUDA_HOME=/nowhere ops --target cuda --cases 1 --only add &&
         check "test-op: a fault of cuda.cu" grep -q '^ops/add/cuda\.cu: error: ' err
