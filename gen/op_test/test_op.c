@@ -86,8 +86,17 @@ static _Noreturn void run_test(Gen *g, OpTestOptions *o)
     _exit(code);
 }
 
+/* Signals that come from outside, which no kernel raises. */
+static bool from_outside(int signal)
+{
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP ||
+           signal == SIGPIPE || signal == SIGKILL;
+}
+
 static int judge(int status, const char *flight, bool sanitized)
 {
+    if (WIFSIGNALED(status) && from_outside(WTERMSIG(status)))
+        return 128 + WTERMSIG(status);
     if (!*flight)
         return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_DIAG;
     if (WIFSIGNALED(status))
@@ -102,26 +111,32 @@ static int judge(int status, const char *flight, bool sanitized)
     return EXIT_DIAG;
 }
 
-/* Waits for the test; an interrupt ends the child alone, so that its folder can go. */
+static pid_t child;
+
+static void pass_on(int signal)
+{
+    kill(child, signal);
+}
+
+/* Waits for the test; a signal ends the child alone, so that its folder can go. */
 static int watch(Gen *g, OpTestOptions *o)
 {
-    pid_t pid;
     int status = 0;
 
     o->flight = mmap(NULL, OP_TEST_FLIGHT_BYTES, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     gen_require(o->flight != MAP_FAILED, "mmap: %s", strerror(errno));
     fflush(NULL);
-    pid = fork();
-    gen_require(pid >= 0, "fork: %s", strerror(errno));
-    if (pid == 0)
+    child = fork();
+    gen_require(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0)
         run_test(g, o);
-    signal(SIGINT, SIG_IGN);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    signal(SIGINT, SIG_IGN); /* a terminal sends it to the child, too */
+    signal(SIGTERM, pass_on);
+    signal(SIGHUP, pass_on);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     signal(SIGINT, SIG_DFL);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT)
-        return 128 + SIGINT;
     return judge(status, o->flight, g->opt.sanitize != NULL);
 }
 

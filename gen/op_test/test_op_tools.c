@@ -50,9 +50,9 @@ static bool write_one(const char *path, const Embedded *e)
 
 bool test_op_sources(Gen *g, const char *folder)
 {
-    static const char *const wanted[] = {"runtime/", "tests/cudasim/",
-                                         "gen/op_test/op_test_gpu.h",
-                                         "tests/ops/op_test_gpu.c"};
+    static const char *const wanted[] = {
+        "runtime/", "tests/cudasim/", "gen/op_test/op_test_gpu.h",
+        "tests/ops/op_test_gpu.c", "tests/ops/op_test_nvrtc.c"};
 
     for (int i = 0; i < embedded_count; i++) {
         bool take = false;
@@ -181,10 +181,41 @@ static void find_gpu(Gen *g, const char *home, const char *nvcc, OpTestOptions *
     }
 }
 
+/* What compiles kernels as a real toolkit does, where none runs them; its name, or NULL.
+ */
+static const char *find_compiler(Gen *g, const char *home, const char *nvcc,
+                                 OpTestOptions *o)
+{
+    const char *tree = op_test_word(g, o->root), *at = op_test_word(g, home);
+    const char *program = op_test_word(g, gen_printf(g, "%s/nvrtc", o->work));
+    const char *log = gen_printf(g, "%s/nvrtc.log", o->work);
+
+    if (nvcc) {
+        o->nvcc_check =
+            gen_printf(g,
+                       "%s -cubin -std=c++17 --fmad=false "
+                       "-gencode=arch=compute_90a,code=sm_90a -I%s/runtime/cuda",
+                       nvcc, tree);
+        return "nvcc";
+    }
+    if (!command_works(gen_printf(g,
+                                  "%s -O1 -isystem %s/include "
+                                  "%s/tests/ops/op_test_nvrtc.c -L%s/lib64 "
+                                  "-Wl,-rpath,%s/lib64 -lnvrtc -o %s",
+                                  o->cc, at, tree, at, at, program),
+                       log))
+        return NULL;
+    o->nvcc_check = gen_printf(g,
+                               "%s --std=c++17 --fmad=false --gpu-architecture=sm_90a "
+                               "-I%s/runtime/cuda",
+                               program, tree);
+    return "NVRTC";
+}
+
 static int find_device(Gen *g, OpTestOptions *o)
 {
     const char *home = from_environment("CUDA_HOME", "/usr/local/cuda");
-    const char *nvcc = op_test_word(g, gen_printf(g, "%s/bin/nvcc", home));
+    const char *nvcc = op_test_word(g, gen_printf(g, "%s/bin/nvcc", home)), *compiler;
     const char *log = gen_printf(g, "%s/cuda.log", o->work);
     const char *cxx = from_environment("SIM_CXX", "g++");
     const bool has_nvcc = command_works(gen_printf(g, "%s --version", nvcc), log);
@@ -196,15 +227,15 @@ static int find_device(Gen *g, OpTestOptions *o)
     if (!command_works(gen_printf(g, "%s --version", cxx), log))
         return missing(log, "no GPU works here, and the simulated one needs g++",
                        "install g++, or on a machine with a GPU set CUDA_HOME");
-    if (has_nvcc)
-        o->nvcc_check =
-            gen_printf(g,
-                       "%s -cubin -std=c++17 --fmad=false "
-                       "-gencode=arch=compute_90a,code=sm_90a -I%s/runtime/cuda",
-                       nvcc, op_test_word(g, o->root));
-    printf("on the simulated device: no GPU here; %s\n",
-           has_nvcc ? "nvcc compiles the kernels, too (sm_90a)"
-                    : "not compiled by nvcc, which CUDA_HOME would name");
+    compiler = find_compiler(g, home, has_nvcc ? nvcc : NULL, o);
+    if (compiler)
+        printf("on the simulated device: no GPU here; %s compiles the kernels, too "
+               "(sm_90a)\n",
+               compiler);
+    else
+        printf(
+            "on the simulated device: no GPU here; not compiled by nvcc or NVRTC, which "
+            "CUDA_HOME would name\n");
     return EXIT_DONE;
 }
 
