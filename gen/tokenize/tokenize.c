@@ -24,20 +24,25 @@ static OptionsFound check_terminal(OptionReader *r, const TokOptions *o)
         return options_wrong(r, "--%s takes no input, but `%s` is given%s", name,
                              o->inputs.items[0], o->decode ? "; ids come on stdin" : "");
     if (o->output || o->field || o->template || o->end || o->jsonl || o->force ||
-        o->threads || (o->decode && o->no_special))
+        o->threads || o->held_out || o->only_held_out || (o->decode && o->no_special))
         return options_wrong(r, "--%s goes with --tokenizer%s only", name,
                              o->prompt ? " and --no-special" : "");
     return OPTIONS_GO;
 }
 
 /* Which options require or exclude each other. */
-static OptionsFound check_options(OptionReader *r, const TokOptions *o)
+static OptionsFound check_options(OptionReader *r, TokOptions *o)
 {
     if (o->prompt || o->decode)
         return check_terminal(r, o);
     if (o->inputs.count == 0)
         return options_wrong(
             r, "no text is given; write: fsdpgen tokenize TEXT... -o X.bin");
+    if (o->held_out && !tok_read_share(o->held_out, &o->held_below))
+        return options_wrong(
+            r, "--held-out %s: is not a share between 0 and 1: 1%% or 0.01", o->held_out);
+    if (o->only_held_out && !o->held_out)
+        return options_wrong(r, "--only-held-out needs --held-out SHARE");
     if (!o->output)
         return options_wrong(r, "no output is given: -o X.bin");
     if (o->template && !strcmp(o->tokenizer, "bytes"))
@@ -192,6 +197,10 @@ static void tell(const TokOptions *o, const TokTotals *n)
                    "%s: documents follow each other without a token between them; --end "
                    "TOKEN puts one",
                    o->output);
+    if (o->held_out)
+        print_line(stdout, "", "%s: %lld document%s left out, which %s held out",
+                   o->output, (long long)n->left_out, n->left_out == 1 ? "" : "s",
+                   o->only_held_out ? "are not" : "are");
     if (n->empty_lines > 0)
         print_line(stderr, "fsdpgen: warning: ", "%lld empty lines were passed over",
                    (long long)n->empty_lines);

@@ -278,6 +278,9 @@ typedef struct TokOptions {
     const char *output, *tokenizer, *template;
     const char *field; /* NULL until files are checked: then its default */
     const char *end;   /* a token or an id */
+    const char *held_out; /* a share of the documents; NULL: all are written */
+    bool only_held_out;   /* these are written, not the others */
+    uint64_t held_below;  /* the share, of 2^32 */
     OptionList inputs;
     int64_t threads;
     const char *prompt; /* its ids are printed; NULL: files are tokenized */
@@ -305,7 +308,7 @@ typedef struct TokJob {
     /* the results */
     TokIds ids;
     size_t end;
-    int64_t documents, skipped;
+    int64_t documents, skipped, left_out;
     bool good, done;
     char error[TOK_ERROR_BYTES];
 } TokJob;
@@ -320,18 +323,23 @@ bool tok_reader_peek(TokReader *r, size_t need, const char **s, size_t *n, bool 
 int64_t tok_reader_bytes(const TokReader *r, int64_t *total); /* read so far */
 void tok_reader_close(TokReader *r);
 
+/* tokenize_held.c: a share, 1% or 0.01, of 2^32; false: it is none between 0 and 1. */
+bool tok_read_share(const char *s, uint64_t *below);
+/* Is a document, a text or a list of messages, held out? */
+bool tok_is_held_out(const TokOptions *o, const json_t *document);
+
 /* Fills the results; for a stretch without what ends a document. */
 void tok_job_run(TokWorker *w, const TokOptions *o, TokJob *job);
 void tok_end_document(const TokWorker *w, const TokOptions *o, TokJob *job);
 bool tok_job_fails(TokJob *job, const char *why); /* false */
 
 typedef struct TokTotals {
-    int64_t tokens, documents, targets, bytes, empty_lines;
+    int64_t tokens, documents, targets, bytes, empty_lines, left_out;
     bool bare; /* documents have no separator */
     uint32_t max_id;
     uint64_t steps; /* tok_bpe_steps of all workers; not sent */
 } TokTotals;
-enum { TOK_TOTALS = 7 };
+enum { TOK_TOTALS = 8 };
 /* Takes ids in order; false with error set. */
 typedef struct TokSink {
     bool (*take)(void *with, const TokIds *ids, char *error);

@@ -77,6 +77,8 @@ static bool check_input(const TokOptions *o, const char *name, char *error)
     }
     if (!problem && o->field && !tok_is_lines(o, name))
         problem = "is a text, which has no --field; --jsonl takes it as JSON lines";
+    if (!problem && o->held_out && !tok_is_lines(o, name))
+        problem = "is a text, which is one document: --held-out is for JSON lines";
     if (problem)
         snprintf(error, TOK_ERROR_BYTES, "%.200s: %s", name, problem);
     return !problem;

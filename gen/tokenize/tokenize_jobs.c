@@ -175,6 +175,7 @@ static bool hand_on(Pool *p, Order *order, TokJob *job, const TokSink *out, TokT
     t->tokens += (int64_t)job->ids.n;
     t->documents += job->documents;
     t->empty_lines += job->skipped;
+    t->left_out += job->left_out;
     for (size_t i = 0; job->ids.target && i < job->ids.n; i++)
         t->targets += job->ids.target[i];
     return out->take(out->with, &job->ids, error);

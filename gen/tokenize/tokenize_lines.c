@@ -90,6 +90,10 @@ static bool run_record(TokWorker *w, const TokOptions *o, TokJob *job,
     if (!v)
         return line_failed(job, line, "no field `%.60s`; it has %s (--field NAME)",
                            o->field, names_of(record, names, sizeof names));
+    if (o->held_below && tok_is_held_out(o, v) != o->only_held_out) {
+        job->left_out++;
+        return true;
+    }
     if (w->chat)
         return run_chat(w, o, job, v, record, line);
     if (!json_is_string(v))
@@ -144,7 +148,7 @@ bool tok_job_fails(TokJob *job, const char *why)
 void tok_job_run(TokWorker *w, const TokOptions *o, TokJob *job)
 {
     job->ids.n = 0;
-    job->documents = job->skipped = 0;
+    job->documents = job->skipped = job->left_out = 0;
     job->error[0] = w->error[0] = '\0';
     if (job->begins)
         begin_document(w, o, job);

@@ -103,7 +103,7 @@ void tok_send_end(TokSender *s, const TokTotals *t)
 {
     const int64_t totals[TOK_TOTALS] = {t->tokens, t->documents,   t->targets,
                                         t->bytes,  t->empty_lines, t->bare,
-                                        t->max_id};
+                                        t->max_id, t->left_out};
     unsigned char end[8 * TOK_TOTALS];
     const char last = (char)s->bits;
 
@@ -156,7 +156,8 @@ static bool take_whole(TokReceiver *r)
                             .bytes = (int64_t)number(s + 24),
                             .empty_lines = (int64_t)number(s + 32),
                             .bare = number(s + 40) != 0,
-                            .max_id = (uint32_t)number(s + 48)};
+                            .max_id = (uint32_t)number(s + 48),
+                            .left_out = (int64_t)number(s + 56)};
     r->ended = true;
     return (r->totals.tokens >= 0 && r->totals.tokens <= INT32_MAX &&
             r->data == r->totals.tokens * r->width &&

@@ -374,6 +374,43 @@ PY
 }
 tok_script() { "$@" >"$out/parquet.jsonl"; }
 
+# A share of the documents, by what they say alone: each is on one side, wherever it lies.
+held_out() {
+    local kind=(--tokenizer "$data/qwen.json" --force) n
+    perl -e 'print map { sprintf "{\"text\": \"document %d\", \"id\": %d}\n", $_ % 2000, $_ } 1 .. 4000' >"$out/all.jsonl"
+    perl -e 'print reverse <STDIN>' <"$out/all.jsonl" >"$out/turned.jsonl"
+    for n in 1 3; do
+        check "the others on $n threads" tok_to "$out/others.out" "${kind[@]}" --end '<|im_end|>' \
+            --threads $n --held-out 10% -o "$out/others$n.bin" "$out/all.jsonl"
+        check "those held out on $n threads" tok_to "$out/held.out" "${kind[@]}" --end '<|im_end|>' \
+            --threads $n --held-out 0.1 --only-held-out -o "$out/held$n.bin" "$out/all.jsonl"
+    done
+    check "the same others" cmp "$out/others1.bin" "$out/others3.bin"
+    check "the same held out" cmp "$out/held1.bin" "$out/held3.bin"
+    # XXH3 of the 2000 texts, as Python's xxhash computes it, has 207 below a tenth; each is there twice
+    check "how many" grep -q ", 414 documents$" "$out/held.out"
+    check "and the rest" grep -q ", $((4000 - 414)) documents$" "$out/others.out"
+    check "it is told" grep -q ": $((4000 - 414)) documents left out, which are not held out$" "$out/held.out"
+    tok "${kind[@]}" --end '<|im_end|>' --held-out 10% --only-held-out -o "$out/turned.bin" "$out/turned.jsonl" >/dev/null
+    documents_of() { tok --tokenizer "$data/qwen.json" --decode <<<"$(ids_of "$1" | od -An -v -tu2 | tr '\n' ' ')" | sed 's/<|im_end|>/\n/g' | sort; }
+    check "the order of documents is nothing" cmp <(documents_of "$out/held1.bin") <(documents_of "$out/turned.bin")
+    check "no document is on both sides" [ -z "$(comm -12 <(documents_of "$out/held1.bin" | grep . | uniq) \
+        <(documents_of "$out/others1.bin" | grep . | uniq))" ]
+    printf '%s\n' '{"messages":[{"role":"user","content":"a"}]}' >"$out/one.jsonl"
+    printf '%s\n' '{"x":1, "messages" : [ { "content":"\u0061", "role":"user" } ]}' >"$out/spaced.jsonl"
+    for n in 0.2 0.4 0.6 0.8; do
+        tok "${kind[@]}" --template chatml --held-out $n -o "$out/one.bin" "$out/one.jsonl" >/dev/null 2>&1
+        tok "${kind[@]}" --template chatml --held-out $n -o "$out/spaced.bin" "$out/spaced.jsonl" >/dev/null 2>&1
+        check "a chat is its messages, however they are written: $n" cmp "$out/one.bin" "$out/spaced.bin"
+    done
+    for n in 0 1 100% 1x -1 nan 0x1p-4 .; do
+        refused "a share of $n" 2 "--held-out $n: is not a share between 0 and 1" --held-out=$n "$out/all.jsonl"
+    done
+    refused "--only-held-out alone" 2 "--only-held-out needs --held-out SHARE" --only-held-out "$out/all.jsonl"
+    refused "a share of a text" 1 "is a text, which is one document: --held-out is for JSON lines" \
+        --held-out 1% "$data/english.txt"
+}
+
 # no_output NAME PATTERN FILE ARGS...: refused with and without --force; FILE is as it was
 no_output() {
     local name=$1 pattern=$2 file=$3 force before
@@ -545,6 +582,7 @@ part unknown_parts unknown_parts
 part inputs inputs
 part files files
 part packed packed
+part held_out held_out
 part parquet parquet
 part changing changing
 part loops loops
