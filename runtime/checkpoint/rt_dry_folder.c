@@ -238,7 +238,12 @@ static void check_disk(Folder *f)
                d->flags->checkpoint_seconds > 0 && d->flags->keep == 0
                    ? "; --checkpoint-seconds may write more"
                    : "",
-               need > free_bytes ? ": --keep K removes old ones" : "");
+               need <= free_bytes    ? ""
+               : d->flags->keep == 0 ? ": --keep K removes old ones"
+               : d->flags->keep == 1
+                   ? ": free some, or name a folder on another disk"
+                   : ": free some, or lower --keep: an old one is removed "
+                     "once a new one is complete");
 }
 
 /* ---- initial weights ------------------------------------------------------------- */

@@ -60,6 +60,8 @@ dry_problems() {
     IO_MEMORY=100000 dry 'memory' 1 'memory +PROBLEM .* take .* MiB, but 0.[01][0-9] MiB are free' llama1
     check 'dry run: without memory no rank starts' row launch note 'not tried'
     IO_DISK=100000 dry 'the disk' 1 'disk +PROBLEM .*0.10 MiB are free' llama1 --checkpoint "$WORK/dry.new"
+    IO_DISK=100000 dry 'the disk, with old ones removed' 1 'disk +PROBLEM .*free some, or lower --keep' \
+        llama1 --checkpoint "$WORK/dry.new" --checkpoint-every 1 --keep 2
     export -n IO_DIR LD_PRELOAD
     unset IO_DIR LD_PRELOAD
     dry 'no checkpoint, but one is needed' 1 'resume=must, but there is no such folder' llama1 --checkpoint "$WORK/none" \
