@@ -12,10 +12,10 @@ local inputs_of, of_tokens = t.inputs_of, t.of_tokens
 local function step_of(plan)
     local rule = host.rule(plan.name)
     if not rule.axes or rule.axes.t ~= "parallel" then return nil end
-    for _, operand in ipairs(rule.outputs) do
-        if type(operand[2]) ~= "string" or not of_tokens(operand) or operand.add then
-            return nil
-        end
+    for i, operand in ipairs(rule.outputs) do
+        local rows = plan.node.outs[i].shape[1] == plan.node.n.t
+        if type(operand[2]) == "string" then rows = of_tokens(operand) end
+        if not rows or operand.add then return nil end
     end
     for _, operand in ipairs(rule.inputs) do
         local dims = operand[2]
