@@ -42,6 +42,7 @@ typedef struct RtFlags {
     const char *profile;    /* CUDA: file for the times of kernels */
     const char *kernels;    /* file of chosen algorithms; NULL: the one beside the trainer */
     bool no_graphs;         /* CUDA: enqueue steps call by call */
+    bool new_rows; /* --init may have fewer rows of a vocabulary */
     const char *init;       /* a model's or a run's folder; NULL: random */
     const char *checkpoint; /* the folder; NULL: no checkpoints */
     int64_t checkpoint_every; /* steps; 0: only at the end */

@@ -6,7 +6,12 @@
  * Every tensor that the model needs must exist with its shape, and every existing tensor
  * must be one that the model needs, except a head that is tied here and equal there, and
  * buffers that older programs stored with the weights. A base model's folder lacks the
- * first word of each name. Each rank reads only what its shards hold. */
+ * first word of each name. Each rank reads only what its shards hold.
+ *
+ * With --new-rows an embedding, a head and its bias may have fewer rows than the model's
+ * vocabulary. Each new row is the mean of the old ones: of each column the sum in f64,
+ * row after row, divided by their number, and rounded as a weight that is read. So ranks
+ * and shards do not matter. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <stdlib.h>
@@ -22,6 +27,8 @@ typedef struct Import {
     int64_t first;          /* from this element of it on */
     char *raw, *stage;      /* RT_STAGE_ELEMS doubles each */
     double *x;
+    int64_t cols; /* elements of a row of tensor */
+    double *mean; /* [cols] of its rows; NULL: not yet known */
 } Import;
 
 /* The first rank to find it reports it. */
@@ -115,6 +122,15 @@ static void shape_text(char *text, size_t bytes, const int64_t *dim, int n_dims)
     snprintf(text + used, bytes - used, "]");
 }
 
+/* Does the tensor lack rows that --new-rows adds? */
+static bool lacks_rows(const Import *im, const RtParam *p, const RtTensor *x)
+{
+    return im->rt->state->flags.command == RT_TRAIN && p->n_parts == 0 &&
+           p->dim[0] == im->rt->trainer->vocab && x->n_dims == p->n_dims &&
+           x->dim[0] > 0 && x->dim[0] < p->dim[0] &&
+           memcmp(x->dim + 1, p->dim + 1, (size_t)(p->n_dims - 1) * sizeof *p->dim) == 0;
+}
+
 static void check_part(Import *im, const RtParam *p, int k)
 {
     char theirs[128], ours[128];
@@ -124,12 +140,14 @@ static void check_part(Import *im, const RtParam *p, int k)
     dim[0] = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
     if (x == NULL)
         FAIL(im, "%s: tensor %s is missing", im->dir, part_name(p, k));
-    if (x->n_dims != p->n_dims ||
-        memcmp(x->dim, dim, (size_t)p->n_dims * sizeof *dim) != 0) {
+    const bool lacks = lacks_rows(im, p, x);
+    if (!(lacks && im->rt->state->flags.new_rows) &&
+        (x->n_dims != p->n_dims ||
+         memcmp(x->dim, dim, (size_t)p->n_dims * sizeof *dim) != 0)) {
         shape_text(theirs, sizeof theirs, x->dim, x->n_dims);
         shape_text(ours, sizeof ours, dim, p->n_dims);
-        FAIL(im, "%s: tensor %s is %s, the model's is %s", im->dir, x->name, theirs,
-             ours);
+        FAIL(im, "%s: tensor %s is %s, the model's is %s%s", im->dir, x->name, theirs,
+             ours, lacks ? ": --new-rows makes the missing rows the mean of these" : "");
     }
     if (x->other) {
         FAIL(im,
@@ -249,18 +267,68 @@ static void read_run(void *ctx, const RtRun *run)
     }
 }
 
+static void read_mean(Import *im)
+{
+    const RtTensor *x = im->tensor;
+    const struct RtTensorFile *f = &im->tensors.files[x->fd_index];
+    const int64_t item = (int64_t)rt_dtype_bytes(x->dtype);
+    const int64_t elems = x->dim[0] * im->cols;
+    char error[RT_ERROR_BYTES];
+    im->mean = calloc((size_t)im->cols, sizeof *im->mean);
+    if (im->mean == NULL)
+        rt_fail(im->rt, RT_EXIT_ERROR, "%s: out of memory", im->flag);
+    for (int64_t i = 0, n; i < elems; i += n) {
+        n = elems - i < RT_STAGE_ELEMS ? elems - i : RT_STAGE_ELEMS;
+        rt_enter(im->rt, RT_AT_LOAD);
+        if (!rt_file_read(f->fd, f->path, im->raw, n * item, x->at + i * item, error))
+            FAIL(im, "%s", error);
+        widen(x->dtype, im->raw, n, im->x);
+        for (int64_t k = 0; k < n; k++)
+            im->mean[(i + k) % im->cols] += im->x[k];
+    }
+    for (int64_t c = 0; c < im->cols; c++)
+        im->mean[c] /= (double)x->dim[0];
+}
+
+static void mean_run(void *ctx, const RtRun *run)
+{
+    Import *im = ctx;
+    if (im->mean == NULL)
+        read_mean(im);
+    for (int64_t i = 0, n; i < run->elems; i += n) {
+        n = run->elems - i < RT_STAGE_ELEMS ? run->elems - i : RT_STAGE_ELEMS;
+        for (int64_t k = 0; k < n; k++)
+            im->x[k] = im->mean[(run->element + i + k) % im->cols];
+        put(im, run->shard_offset_elems + i, n);
+    }
+}
+
+/* The rows of a vocabulary that the tensor does not have. */
+static void add_rows(Import *im, int id)
+{
+    const RtParam *p = &im->rt->trainer->params[id];
+    const int64_t rows = im->tensor->dim[0];
+    const RtBox box = rt_box_rows(p, rows, p->dim[0] - rows);
+    im->cols = p->elems / p->dim[0];
+    rt_held_runs(im->rt, id, &box, mean_run, im);
+    free(im->mean);
+    im->mean = NULL;
+}
+
 static void read_param(Import *im, int id)
 {
     const RtParam *p = &im->rt->trainer->params[id];
     int64_t row = 0;
     for (int k = 0; k == 0 || k < p->n_parts; k++) {
-        const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
-        const RtBox box = rt_box_rows(p, row, rows);
         im->tensor = find(im, part_name(p, k));
+        const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : im->tensor->dim[0];
+        const RtBox box = rt_box_rows(p, row, rows);
         im->first = row * (p->elems / p->dim[0]);
         rt_held_runs(im->rt, id, &box, read_run, im);
         row += rows;
     }
+    if (row < p->dim[0])
+        add_rows(im, id);
 }
 
 void rt_import_weights(Rt *rt, const char *flag, const char *dir)

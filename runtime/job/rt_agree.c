@@ -59,6 +59,7 @@ void rt_agree_flags(Rt *rt)
         {"--eval-every", (uint64_t)f->eval_every},
         {"--eval-sequences", (uint64_t)f->eval_sequences},
         {"--init", f->init != NULL},
+        {"--new-rows", f->new_rows},
         {"--checkpoint", f->checkpoint != NULL},
         {"--checkpoint-every", (uint64_t)f->checkpoint_every},
         {"--checkpoint-seconds", bits(f->checkpoint_seconds)},

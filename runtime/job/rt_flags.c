@@ -381,6 +381,8 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
         return usage("--keep-best needs --eval FILE: whose loss is the lowest");
     if (f->patience > 0 && (f->n_eval == 0 || f->eval_every == 0))
         return usage("--patience needs --eval FILE and --eval-every N");
+    if (f->new_rows && f->init == NULL)
+        return usage("--new-rows needs --init DIR");
     if (f->steps >= 0 && f->epochs > 0)
         return usage("--steps and --epochs: give one of them");
     if (f->epochs > 0) {

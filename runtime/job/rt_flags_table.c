@@ -81,6 +81,9 @@ const RtFlag rt_flag_table[] = {
     {RT_GROUP_SCHEDULE, "init", "DIR",
      "start from the weights of a Hugging Face folder, a step's, or a run's newest",
      RT_FLAG_DIR, AT(init), TRAIN, 0, 0},
+    {RT_GROUP_SCHEDULE, "new-rows", NULL,
+     "with --init: rows of a larger vocabulary are the mean of the old", RT_FLAG_SWITCH,
+     AT(new_rows), TRAIN, 0, 0},
 
     /* ---- checkpoints ------------------------------------------------------------- */
     {RT_GROUP_CHECKPOINTS, "checkpoint", "DIR",

@@ -18,6 +18,7 @@ set -u
 . "$ROOT/tests/e2e/loss.sh"
 . "$ROOT/tests/e2e/evaluate.sh"
 . "$ROOT/tests/e2e/sft.sh"
+. "$ROOT/tests/e2e/new_rows.sh"
 . "$ROOT/tests/e2e/planted.sh"
 
 data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
@@ -56,6 +57,7 @@ part frozen turn 2 3 frozen
 part loss_packed turn 0 2 loss_packed
 part evaluate turn 1 2 evaluate
 part fine_tuning turn 0 2 fine_tuning
+part new_rows turn 1 2 new_rows
 part planted_numbers planted_numbers
 part equal_bits equal_bits_suite
 finish
