@@ -37,7 +37,7 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     const char *arch;        /* init: the architecture */
     const char *color;
     bool check_drift, force, json;
-    bool quiet;              /* files_write: says nothing of what it wrote */
+    bool quiet;              /* files_write: does not report what it wrote */
     bool plan_only, allow_numerics; /* tune */
     int64_t measure, steps, minutes;
     const char *data, *wisdom, *work;

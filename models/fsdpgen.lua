@@ -102,6 +102,13 @@
 ---@field [1] fsdpgen.value dy
 ---@field name? string of the value
 
+---@class (exact) fsdpgen.op.concat
+---@field [1] fsdpgen.value a
+---@field [2] fsdpgen.value b
+---@field [3]? fsdpgen.value c
+---@field [4]? fsdpgen.value d
+---@field name? string of the value
+
 ---@class (exact) fsdpgen.op.conv1d
 ---@field [1] fsdpgen.value x
 ---@field [2] fsdpgen.value w
@@ -149,6 +156,19 @@
 ---@field [1] fsdpgen.value tokens
 ---@field [2] fsdpgen.value dy
 ---@field vocab integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.gather_rows
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value index
+---@field seq? integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.gather_rows_bwd
+---@field [1] fsdpgen.value index
+---@field [2] fsdpgen.value dy
+---@field rows integer
+---@field seq? integer
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.gelu
@@ -268,6 +288,12 @@
 ---@field [2] fsdpgen.value row
 ---@field name? string of the value
 
+---@class (exact) fsdpgen.op.merge_heads
+---@field [1] fsdpgen.value x
+---@field heads integer
+---@field seq? integer
+---@field name? string of the value
+
 ---@class (exact) fsdpgen.op.newton_schulz
 ---@field [1] fsdpgen.value x
 ---@field a number
@@ -275,6 +301,12 @@
 ---@field c number
 ---@field eps number
 ---@field steps integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.pad
+---@field [1] fsdpgen.value x
+---@field cols integer
+---@field first? integer
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.qk_norm
@@ -375,6 +407,23 @@
 ---@field theta number
 ---@field name? string of the value
 
+---@class (exact) fsdpgen.op.slice
+---@field [1] fsdpgen.value x
+---@field cols integer
+---@field first? integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.split
+---@field [1] fsdpgen.value x
+---@field at integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.split_heads
+---@field [1] fsdpgen.value x
+---@field heads integer
+---@field seq? integer
+---@field name? string of the value
+
 ---@class (exact) fsdpgen.op.swiglu
 ---@field [1] fsdpgen.value gu
 ---@field name? string of the value
@@ -394,6 +443,7 @@
 ---@field attention_bwd fun(call: fsdpgen.op.attention_bwd): fsdpgen.value
 ---@field bias fun(call: fsdpgen.op.bias): fsdpgen.value
 ---@field colsum fun(call: fsdpgen.op.colsum): fsdpgen.value
+---@field concat fun(call: fsdpgen.op.concat): fsdpgen.value
 ---@field conv1d fun(call: fsdpgen.op.conv1d): fsdpgen.value
 ---@field conv1d_bias fun(call: fsdpgen.op.conv1d_bias): fsdpgen.value
 ---@field conv1d_dw fun(call: fsdpgen.op.conv1d_dw): fsdpgen.value
@@ -402,6 +452,8 @@
 ---@field cross_entropy_bwd fun(call: fsdpgen.op.cross_entropy_bwd): fsdpgen.value
 ---@field embed fun(call: fsdpgen.op.embed): fsdpgen.value
 ---@field embed_bwd fun(call: fsdpgen.op.embed_bwd): fsdpgen.value
+---@field gather_rows fun(call: fsdpgen.op.gather_rows): fsdpgen.value
+---@field gather_rows_bwd fun(call: fsdpgen.op.gather_rows_bwd): fsdpgen.value
 ---@field gelu fun(call: fsdpgen.op.gelu): fsdpgen.value
 ---@field gelu_bwd fun(call: fsdpgen.op.gelu_bwd): fsdpgen.value
 ---@field layernorm fun(call: fsdpgen.op.layernorm): fsdpgen.value, fsdpgen.value, fsdpgen.value
@@ -418,7 +470,9 @@
 ---@field linear_dx fun(call: fsdpgen.op.linear_dx): fsdpgen.value
 ---@field linear_loss fun(call: fsdpgen.op.linear_loss): fsdpgen.value, fsdpgen.value
 ---@field logits_row fun(call: fsdpgen.op.logits_row): fsdpgen.value
+---@field merge_heads fun(call: fsdpgen.op.merge_heads): fsdpgen.value
 ---@field newton_schulz fun(call: fsdpgen.op.newton_schulz): fsdpgen.value
+---@field pad fun(call: fsdpgen.op.pad): fsdpgen.value
 ---@field qk_norm fun(call: fsdpgen.op.qk_norm): fsdpgen.value, fsdpgen.value
 ---@field qk_norm_bwd fun(call: fsdpgen.op.qk_norm_bwd): fsdpgen.value, fsdpgen.value, fsdpgen.value
 ---@field qk_norm_bwd_frozen fun(call: fsdpgen.op.qk_norm_bwd_frozen): fsdpgen.value
@@ -430,6 +484,9 @@
 ---@field rope fun(call: fsdpgen.op.rope): fsdpgen.value
 ---@field rope_bwd fun(call: fsdpgen.op.rope_bwd): fsdpgen.value
 ---@field rope_table fun(call: fsdpgen.op.rope_table): fsdpgen.value
+---@field slice fun(call: fsdpgen.op.slice): fsdpgen.value
+---@field split fun(call: fsdpgen.op.split): fsdpgen.value, fsdpgen.value
+---@field split_heads fun(call: fsdpgen.op.split_heads): fsdpgen.value
 ---@field swiglu fun(call: fsdpgen.op.swiglu): fsdpgen.value
 ---@field swiglu_bwd fun(call: fsdpgen.op.swiglu_bwd): fsdpgen.value
 ---@field param fun(self: fsdpgen.g, spec: fsdpgen.param): fsdpgen.value declares a parameter
@@ -712,8 +769,8 @@
 ---@class (exact) fsdpgen.trainer.prefetch
 ---@field forward? integer units ahead
 ---@field backward? integer units ahead
----@field order? "pre"|"post"|"none" of the backward: gather before the unit at hand computes, after it but before its reduction (one unit less is held), or at use
----@field in_flight? integer most units gathered at once: the one at hand and those ahead
+---@field order? "pre"|"post"|"none" of the backward: gather before the current unit computes, after it but before its reduction (one unit less is held), or at use
+---@field in_flight? integer most units gathered at once: the current one and those ahead
 
 ---@class (exact) fsdpgen.trainer.checkpoint
 ---@field file_size? string a file of weights grows to this size, unless one tensor is larger; more of them have an index: `"5GB"`

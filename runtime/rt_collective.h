@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_collective.h: one record for every collective, which both targets execute (cpu/rt_comm.c and
- * rt_pull.c; cuda/rt_comm.c and ranks/). It knows neither segments nor the purpose of its bytes.
+ * rt_pull.c; cuda/rt_comm.c and ranks/). It does not depend on segments or on the purpose of its bytes.
  * The calls of rt.h fill it from the tables (rt_collective.c), and anything else that ranks
  * exchange uses a record of its own. */
 #ifndef RT_COLLECTIVE_H

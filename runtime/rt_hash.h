@@ -9,7 +9,7 @@
  * 3. The digest of a file is the sum modulo 2^64 of the hashes of its chunks of 4 MiB, each seeded
  *    by its position, so any rank may hash any chunk, in any order.
  *
- * These hashes detect accidents. They are no defence against someone who constructs two files with
+ * These hashes detect accidents. They do not protect against someone who constructs two files with
  * one hash. */
 #ifndef RT_HASH_H
 #define RT_HASH_H

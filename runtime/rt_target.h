@@ -131,7 +131,7 @@ struct RtJoin;
 struct RtSecret;
 /* Before the ranks of this machine start: waits for those of all other machines. False: not met,
  * and why. Then start, once, when this process has started its own; end: this machine's ranks have
- * ended, or the job was aborted, which the others are told. */
+ * ended, or the job was aborted; it tells the others. */
 bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const struct RtJoin *j,
                       const struct RtSecret *secret, RtShared *shared, int fd,
                       int64_t patience_ns, char *error);

@@ -416,8 +416,8 @@ static void warn_prefetch(Check *c, const Model *m)
     diag_add(c->g, DIAG_WARNING, place_of(c->g, "prefetch.in_flight"),
              gen_printf(c->g, "use in_flight = %lld, or gather fewer units ahead",
                         (long long)depth + 1),
-             "prefetch.in_flight: %lld lets %lld %s ahead be gathered beside the one at "
-             "hand, not %lld",
+             "prefetch.in_flight: %lld lets %lld %s ahead be gathered beside the "
+             "current one, not %lld",
              (long long)m->gathers_in_flight, (long long)m->gathers_in_flight - 1,
              m->gathers_in_flight == 2 ? "unit" : "units", (long long)depth);
 }

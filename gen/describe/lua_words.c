@@ -167,7 +167,7 @@ static const char *plain_expected(Gen *g, const char *text, size_t n, const char
     }
     if (!strcmp(what, "<name>")) { /* after a `:`, which calls a method */
         *help = *help ? *help : lua_word_of_others(":");
-        return gen_printf(g, "%s cannot stand behind `:`", token);
+        return gen_printf(g, "%s cannot follow `:`", token);
     }
     if (!strcmp(what, "<eof>")) {
         *help =

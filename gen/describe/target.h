@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* target.h: the one table of targets. A target is what a trainer is made for: where its mathematics
  * runs, what its libraries need, and how fast it is assumed to be. Passes ask for a property and
- * know no target by name. */
+ * never for a target by name. */
 #ifndef TARGET_H
 #define TARGET_H
 
@@ -13,7 +13,7 @@ struct Model;
 
 /* Rates for predictions. */
 typedef struct Rates {
-    int64_t flops_per_us;  /* matrix products and the like */
+    int64_t flops_per_us;  /* matrix products and similar */
     int64_t memory_per_us; /* bytes of a kernel's operands */
     int64_t link_per_us;   /* bytes received from other ranks */
     int64_t latency_ps;    /* per collective */

@@ -6,7 +6,8 @@
  * Only one run at a time can write: its owner locks the mark for life, and another run is
  * refused at once. The steps:
  *
- * 1. The mark gets the list of what is to come, in addition to the lists of earlier runs.
+ * 1. The mark gets the list of the files to come, in addition to the lists of earlier
+ * runs.
  * 2. Staging: each new file is written beside its place, as .NAME.fsdpgen-new.
  * 3. All of it is written to disk. Until here the folder can be left as it was.
  * 4. Renames: first the Makefile, which knows the mark even if an older one did not; then
@@ -119,7 +120,7 @@ static bool write_all(int fd, const char *p, size_t n)
     return true;
 }
 
-/* Adds the list of what is to come to the mark. */
+/* Adds the list of the files to come to the mark. */
 static bool announce(Folder *f)
 {
     Text t = {.g = f->g};
@@ -216,7 +217,7 @@ static bool put_in_place(Folder *f, Entry *e)
     return good;
 }
 
-/* Unlinks path with flags; a missing file is no error. Returns 0 or an errno. */
+/* Unlinks path with flags; a missing file is fine. Returns 0 or an errno. */
 static int unlink_path(Folder *f, const char *path, int flags)
 {
     const char *name;

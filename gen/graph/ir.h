@@ -170,7 +170,7 @@ typedef struct Class {
     struct { Saved *items; int count, cap; } saved; /* its contents; Value.loc_index */
     /* recompute.c */
     Span again;                      /* for KEEP_SOME: the nodes that run again, in order */
-    int64_t kept_bytes, dropped_bytes; /* sizes of the saved slab then, and of what is not kept */
+    int64_t kept_bytes, dropped_bytes; /* sizes of the saved slab then, and of the rest */
     /* evaluate.c */
     Span evaluate;                   /* after the forward: the loss, if the forward does not make
                                       * it, and one token's logits; n_nodes 0: cannot be

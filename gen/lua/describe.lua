@@ -268,14 +268,14 @@ local trainer = {
           { "forward", "int", min = 0, max = 16, default = 1, doc = "units ahead" },
           { "backward", "int", min = 0, max = 16, default = 1, doc = "units ahead" },
           { "order", "string", values = { "pre", "post", "none" }, default = "pre",
-            doc = "of the backward: gather before the unit at hand computes, after it but "
+            doc = "of the backward: gather before the current unit computes, after it but "
                 .. "before its reduction (one unit less is held), or at use" },
           { "in_flight", "int", min = 1, max = 64,
             default = function(t)
                 return 1 + math.max(t.forward, t.backward)
             end,
             default_text = "one more than the units ahead",
-            doc = "most units gathered at once: the one at hand and those ahead" },
+            doc = "most units gathered at once: the current one and those ahead" },
       } },
     { "recompute", "string", values = { "none", "cheap", "block", "auto" },
       kinds = { "every", "ops" },

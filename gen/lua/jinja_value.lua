@@ -4,7 +4,7 @@
 --
 -- A text is a Lua string if the template itself says it, or { kind = "text", s =, data = } with
 -- what messages say in it: data is true, if all of it is theirs, or a string with "\1" for each
--- byte that is. So nobody spells a special token from within a message: see tokenize_chat.c.
+-- byte that is. So a message cannot spell a special token: see tokenize_chat.c.
 -- Lists, dicts, namespaces, loops, functions, none and undefined are tables with a `kind`.
 
 local state = { at = 1 } -- where the template is; its name, its text
@@ -370,7 +370,7 @@ function V.loop_member(loop, name)
     return fail("`loop." .. name .. "` is not supported")
 end
 
--- v[from:to:step] as Python has it; nil: what is left out.
+-- v[from:to:step] as in Python; nil: omitted.
 function V.slice(v, from, to, step)
     local is_text = kind(v) == "text"
     local n = V.length(v)

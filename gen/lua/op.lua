@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- op.lua: what an op rule may say. In: the table of a templates/ops/NAME/op.lua. Out: the
--- same in one plain form for ops.c, and a list of what is wrong with it, each with the key
+-- same in one plain form for ops.c, and a list of problems, each with the key
 -- and the item it stands at, so that messages show the line. The language of rules:
 --
 --   return op {

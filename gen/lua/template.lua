@@ -340,7 +340,7 @@ end
 -- Optimizer state is rounded differently from other values of its dtype: bf16 state by the noise of
 -- rt_noise, the weight of an f32 master so that the remainder fits 16 bits. Adds `noise(from, to)`,
 -- the statements that draw the noise for elements [from, to) of the run, at most 4096 elements; ""
--- if none is needed. moments 0: the optimizer keeps none.
+-- if no noise is needed. moments 0: the optimizer keeps none.
 local noise_names = { master = "noise", moment1 = "noise1", moment2 = "noise2" }
 local function optimizer_ways(env)
   local ways, noisy = {}, {}

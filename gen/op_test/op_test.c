@@ -168,7 +168,7 @@ static int l_shape(lua_State *L)
         int64_t v;
 
         if (!dims_eval(p, bytes, &syms, &v))
-            luaL_error(L, "the case says nothing of dims \"%s\"", lua_tostring(L, 1));
+            luaL_error(L, "the case does not give dims \"%s\"", lua_tostring(L, 1));
         lua_pushinteger(L, v);
         lua_rawseti(L, -2, ++n);
         p += bytes;

@@ -30,7 +30,7 @@ typedef struct OpTestOptions {
     bool digests, golden; /* print them */
     bool person;          /* messages with places, one line for each op */
     bool exact_ends;      /* a sanitizer watches: no guard behind buffers */
-    char *flight;         /* what runs now, for who looks after a crash; or NULL */
+    char *flight;         /* what runs now, to be read after a crash; or NULL */
 } OpTestOptions;
 
 /* Returns the number of failures; -1: a mistake ended it, after its message. */

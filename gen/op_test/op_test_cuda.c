@@ -16,7 +16,7 @@
 extern Rt op_test_rt;
 Rt op_test_rt = {.world_size = 1};
 extern const float op_test_loss_scale;
-const float op_test_loss_scale = 64.0f; /* as op_test.lua has it */
+const float op_test_loss_scale = 64.0f; /* as in op_test.lua */
 static void *unit;
 static const OpDevice *device; /* NULL: the simulated one */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test_gpu.h: between op_test, which knows no CUDA, and a real device. */
+/* op_test_gpu.h: between op_test, which does not use CUDA, and a real device. */
 #ifndef OP_TEST_GPU_H
 #define OP_TEST_GPU_H
 

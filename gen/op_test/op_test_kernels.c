@@ -222,7 +222,7 @@ static void add_wrapper(const Kernels *k, Text *t, const OpRule *op, const char 
                 workspace ? ", workspace" : "",
                 !ops_scaled(k->g, op) ? ""
                 : k->cuda             ? ", &op_test_loss_scale"
-                                      : ", 64.0f"); /* as op_test.lua has it */
+                                      : ", 64.0f"); /* as in op_test.lua */
 }
 
 /* Adds what `//@ prepare:` handed over, and, on CUDA, the host's text; pops the table. */

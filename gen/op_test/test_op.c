@@ -51,7 +51,7 @@ static const char *open_work(Gen *g)
     return NULL;
 }
 
-/* AddressSanitizer's library must be the first of a process: begins it anew. Returns
+/* AddressSanitizer's library must be the first of a process: restarts it. Returns
  * where there is none to preload, or it is preloaded already. */
 static int preload_asan(Gen *g, const char *work, char **argv)
 {

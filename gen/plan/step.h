@@ -215,7 +215,7 @@ typedef struct Instr {
     int in, out, d_in, d_out, saved, scratch, logits; /* INS_SPAN */
     int dropped;             /* for KEEP_SOME: what is computed again, beside saved */
     double flops;
-    Dtype dtype;             /* collectives: of what is gathered or summed */
+    Dtype dtype;             /* collectives: of the gathered or summed elements */
     int64_t elems;           /* its size: one part (gather, reduce_scatter), all (all_reduce) */
     SumOrder order;
     int64_t moved_bytes;     /* received by this rank from others */

@@ -168,7 +168,7 @@ const char *verify_policy(Gen *g)
         if (s->trainable && (mesh_summed_first(m) != first ||
                              mesh_summed_last(m) != ((s->within | s->across) & ~first))) {
             return gen_printf(
-                g, "segment %s is summed in another order than leaves are dealt",
+                g, "segment %s is summed in another order than leaves are assigned",
                 s->name);
         }
     }

@@ -217,7 +217,7 @@ static int column_of_error(const json_error_t *e)
     return col > 0 ? col : 1;
 }
 
-/* False: the file is no log, so one message is enough. */
+/* False: the file is not a log, so one message is enough. */
 static bool take_line(Reader *d, LineKind kind)
 {
     json_error_t e;

@@ -202,7 +202,7 @@ static void tell(const TokOptions *o, const TokTotals *n)
                    o->output, (long long)n->left_out, n->left_out == 1 ? "" : "s",
                    o->only_held_out ? "are not" : "are");
     if (n->empty_lines > 0)
-        print_line(stderr, "fsdpgen: warning: ", "%lld empty lines were passed over",
+        print_line(stderr, "fsdpgen: warning: ", "%lld empty lines were skipped",
                    (long long)n->empty_lines);
 }
 

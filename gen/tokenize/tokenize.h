@@ -263,7 +263,7 @@ void tok_file_close(TokFile *f);
 
 /* ---- tokenize_zstd.c ------------------------------------------------------------- */
 
-extern const char tok_without_zstd[]; /* what is told then; "": there is the library */
+extern const char tok_without_zstd[]; /* the message then; "": the library is there */
 /* Is a file zstd, by its name or the first n bytes of it? */
 bool tok_is_zstd(const char *name, const char *s, size_t n);
 TokZstd *tok_zstd_open(void);

@@ -198,7 +198,7 @@ void tok_char_put(TokVocab *v, const char *s, size_t n, uint32_t id)
 }
 
 /* The ids, n at most, of its bytes; or of its characters, and of the bytes of those that
- * are no words. */
+ * are not words. */
 static size_t begin_ids(const TokVocab *v, const char *s, size_t n, uint32_t *id)
 {
     size_t ids = 0;

@@ -15,8 +15,8 @@ void tok_chat_push(TokIds *out, uint32_t id, bool target)
     out->target[out->n - 1] = target;
 }
 
-/* The text between two places of c->text, as they come: spans that end before it are
- * passed over for good, so that all texts together look at each span once or twice. */
+/* The text between two places of c->text, which never decrease. Spans that end before it
+ * are skipped for good, so that all texts together visit each span once or twice. */
 typedef struct Part {
     TokRange of;
     bool normalised; /* the tokenizer sees its normal form */

@@ -13,7 +13,7 @@ enum { MAX_TO_BYTES = 16 };
 
 /* ---- spaces ---------------------------------------------------------------------- */
 
-/* A member that is a short text; NULL: an error is told. */
+/* A member that is a short text; NULL after a message. */
 static const char *short_text(Load *l, const json_t *part, const char *path,
                               const char *key)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune.c: `fsdpgen tune MODEL.lua [FIELD=A,B,C]...`. In: a description, and what is
  * varied. Out: a table, or JSON; with -o the best candidate as a description that changes
- * the one at hand.
+ * the given one.
  *
  * Every candidate is planned: those whose bytes exceed the budget, and those that are
  * refused, fall out; the others are ranked by the predicted rate. The best few and the

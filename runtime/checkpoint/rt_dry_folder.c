@@ -96,7 +96,7 @@ static bool read_state(Folder *f, const char *folder, int64_t step, RtTrainState
     int64_t bytes = 0;
     RtCheckpoint *c = d->rt.state->checkpoint;
     if (!rt_folder_is_sound(d->flags, folder, why)) {
-        rt_dry_add(d, "resume", RT_DRY_NOTE, "step %lld is passed over: %.600s",
+        rt_dry_add(d, "resume", RT_DRY_NOTE, "step %lld is skipped: %.600s",
                    (long long)step, why);
         return false;
     }
@@ -104,7 +104,7 @@ static bool read_state(Folder *f, const char *folder, int64_t step, RtTrainState
     const bool read = text != NULL && rt_state_read(s, text, bytes);
     free(text);
     if (!read) {
-        rt_dry_add(d, "resume", RT_DRY_NOTE, "step %lld is passed over: %.600s",
+        rt_dry_add(d, "resume", RT_DRY_NOTE, "step %lld is skipped: %.600s",
                    (long long)step,
                    c->error[0] != '\0' ? c->error : "train_state.json cannot be read");
     }

@@ -38,7 +38,7 @@ void rt_stop_on_error(Rt *rt, const char *what)
         rt_leave(rt);
 }
 
-/* If a process lacks descriptors, memory or permission, that says nothing about the
+/* If a process lacks descriptors, memory or permission, that is not about the
  * checkpoint: falling back to an older one would throw steps away. */
 static void stop_on_error_here(Rt *rt, const char *folder)
 {
@@ -58,10 +58,8 @@ int rt_pass_over(Rt *rt, const char *folder)
     const int who = rt_first_error(rt);
     if (who >= 0)
         stop_on_error_here(rt, folder);
-    if (who == rt->rank) {
-        rt_say("trainer: warning: [rank %d] %s is passed over: %s", who, folder,
-               c->error);
-    }
+    if (who == rt->rank)
+        rt_say("trainer: warning: [rank %d] %s is skipped: %s", who, folder, c->error);
     c->error[0] = '\0';
     rt_first_error(rt); /* reports it before anything else */
     return who;

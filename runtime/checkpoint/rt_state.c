@@ -197,7 +197,7 @@ static bool read_member(RtJson *j, const char *key, RtTrainState *s)
                                          : rt_json_skip(j);
 }
 
-/* Are no entries in the future, and does each start after the previous one? */
+/* Is every entry in the past, and does each start after the previous one? */
 static bool in_turn(const RtSince *list, int n, int64_t step)
 {
     for (int i = 0; i < n; i++)

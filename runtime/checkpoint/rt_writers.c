@@ -71,7 +71,7 @@ static bool read_slices(Rt *rt, const char *path)
     return same;
 }
 
-/* Collective. If nobody may write to the folder, the run ends before it computes
+/* Collective. If the folder is not writable, the run ends before it computes
  * anything. If the trial fails otherwise, the first save will report the cause. */
 static bool judge(Rt *rt, bool same)
 {

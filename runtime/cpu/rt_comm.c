@@ -28,7 +28,7 @@
  *    operation and the peer's completion. Let this rank complete a *later* operation of
  *    the stream among the same group or a larger one. The peers published that one, so
  *    they completed this one and no longer access the buffer: it may be written again.
- *    The completion of a gather itself says nothing about slower peers. That of a
+ *    The completion of a gather itself implies nothing about slower peers. That of a
  *    reduction does, by its last round, so its gradient buffer may be written again at
  *    once.
  * 3. The same holds across streams and for the computation: whatever precedes the start

@@ -144,7 +144,7 @@ static void digest_of(const Head *head, const char *made_of, const void *image,
     rt_sha256_end(&h, digest);
 }
 
-/* NULL: the file is as written, and of what is asked for. */
+/* NULL: the file is as written, and made from what is needed. */
 static const char *wrong_with(const char *file, int64_t bytes, const char *made_of)
 {
     Head head;

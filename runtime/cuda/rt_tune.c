@@ -173,8 +173,8 @@ static bool same_each_time(const Bench *b)
     return true;
 }
 
-/* Differences of a hundredth are noise: among those the library's order decides. -1: none
- * is left. */
+/* Differences of a hundredth are noise: among those the library's order decides. -1: all
+ * are excluded. */
 static int fastest(const float *us, int n)
 {
     int best = -1;

@@ -146,11 +146,10 @@ static bool no_match(const Source *s, int rc, char *error)
             "text, llmc, nanogpt and megatron",
             s->flag, s->word, (int)(colon - s->pattern), s->pattern);
     }
-    return rt_tokens_wrong(
-        error, "--%s %s: no such file%s", s->flag, s->word,
-        strchr(s->word, '=') != NULL
-            ? "; what stands behind `=` is a weight, a number: FILE=0.5"
-            : "; give a path, or a pattern in quotes: 'data/*.bin'");
+    return rt_tokens_wrong(error, "--%s %s: no such file%s", s->flag, s->word,
+                           strchr(s->word, '=') != NULL
+                               ? "; what follows `=` is a weight, a number: FILE=0.5"
+                               : "; give a path, or a pattern in quotes: 'data/*.bin'");
 }
 
 static bool add_named(RtTokens *d, Source *s, char *error)

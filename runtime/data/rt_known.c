@@ -9,7 +9,7 @@
  * 2. A cache that belongs to another user, that others may write, or that has a second
  *    name, is neither read nor written; the same holds if its folder is another user's,
  *    or a link. The folder is opened once, and its files by that descriptor, so that
- *    nobody can exchange it meanwhile.
+ *    it cannot be exchanged meanwhile.
  * 3. The time of change (ctime) is part of the key: programs cannot set it, so an edit
  *    that restores the time of modification finds no match. A file that changed a moment
  *    ago, or that has unwritten pages, is not cached, because its next change may get the

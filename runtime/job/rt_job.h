@@ -105,7 +105,7 @@ RtShared *rt_shared_map(int fd); /* maps a received descriptor; or NULL with err
 
 /* Returns -1 to continue, or an exit code. */
 int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv);
-/* The name that the first `bytes` bytes of word probably mean; NULL: none is near. */
+/* The name that the first `bytes` bytes of word probably mean; NULL: no name is near. */
 const char *rt_near(const char *word, size_t bytes, const char *const *names, int n);
 /* Where text for people goes: stdout, or stderr if stdout carries a command's result. */
 static inline FILE *rt_words(const Rt *rt)

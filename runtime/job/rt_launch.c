@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_launch.c: starts all ranks of the job on this machine. In: the trainer, the flags.
  * Out: the exit code of the job; in each rank, its seat. There is one process per rank,
- * each on its share of the cores. They inherit the shared memory's descriptor, so there
- * is no door that others could reach, and no secret is needed. rt_join.c is the other way
+ * each on its share of the cores. They inherit the shared memory's descriptor, so they
+ * need neither a door that others could reach nor a secret. rt_join.c is the other way
  * to start. */
 #include "job/rt_job.h"
 #include "rt_target.h"

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- ChatML, as Qwen has it: <|im_start|>ROLE, a line's end, the message, <|im_end|>, a
+-- ChatML, in the form of Qwen: <|im_start|>ROLE, a line's end, the message, <|im_end|>, a
 -- line's end. What the assistant says, and that it ends there, is to be predicted.
 return function(messages)
     local parts = {}

@@ -89,6 +89,6 @@ accepted() {
     rm -rf "$ack" && cp -r "$ck" "$ack"
     run llama1 4 --checkpoint "$ack" --resume
     damage "$ack/step-00000004/model.safetensors" flip 20000
-    extends slow 5 && check 'accept: a damaged one is passed over' grep -q 'step 2 of 5' "$WORK/slow.out"
+    extends slow 5 && check 'accept: a damaged one is skipped' grep -q 'step 2 of 5' "$WORK/slow.out"
 }
 part accepted:families accepted

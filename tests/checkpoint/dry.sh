@@ -37,7 +37,7 @@ dry_runs() {
     dry 'a folder in use' 1 'another run writes its checkpoints there' llama1 --checkpoint "$ck" --resume
     exec 8<&-
     damage "$ck/step-00000004/model.safetensors" flip 20000
-    dry 'a damaged one is passed over' 0 'step 4 is passed over: model.safetensors: not what was written' llama1 \
+    dry 'a damaged one is skipped' 0 'step 4 is skipped: model.safetensors: not what was written' llama1 \
         --checkpoint "$ck" --resume
     check 'dry run: for the one before' row resume ok '.*: step 2 of 6, every hash agrees'
     dry '--init of a run' 0 'initial weights +ok .*step-00000002, the newest intact one' llama1 --init "$ck"

@@ -232,7 +232,7 @@ versions() {
     trainer_on broken 1
     damage "$fck/step-00000001/model.safetensors" flip 5000
     trainer_on fault2 2
-    check 'a damaged one is not' grep -q 'step-00000001 is passed over: ' "$WORK/fault2.err"
+    check 'a damaged one is not' grep -q 'step-00000001 is skipped: ' "$WORK/fault2.err"
 }
 
 # Files of large models have many chunks, a rank's slices many stages and windows: here, by small
@@ -253,7 +253,7 @@ pieces() {
             rm -rf "$WORK/two.ck" && cp -r "$fck" "$WORK/two.ck"
             damage "$fck/step-00000002/$f.safetensors" flip "$at"
             trainer_on broken 2
-            grep -q "step-00000002 is passed over: $f.safetensors is not what was written" \
+            grep -q "step-00000002 is skipped: $f.safetensors is not what was written" \
                 "$WORK/broken.err" || wrong=$((wrong + 1))
             rm -rf "$fck" && mv "$WORK/two.ck" "$fck"
         done
@@ -320,7 +320,7 @@ damages() {
         trainer_on fault2 2
         if [ $? != 0 ] || [ "$(grep '^weights' "$WORK/fault2.out")" != "$fault_hash" ]; then
             bad "$f, $kind at $random_value: the run is not what it was" "$WORK/fault2.err"
-        elif ! grep -q 'step-00000002 is passed over: ' "$WORK/fault2.err" ||
+        elif ! grep -q 'step-00000002 is skipped: ' "$WORK/fault2.err" ||
             ! grep -q 'resumed from .*step-00000001: step 1 of 2' "$WORK/fault2.out"; then
             bad "$f, $kind at $random_value: is not refused" "$WORK/fault2.err"
         else

@@ -31,7 +31,7 @@ carried_files() {
     check 'the bytes know nothing of ranks' cmp "$ck/step-00000003/MANIFEST" \
         "$WORK/carried1.ck/step-00000003/MANIFEST"
     damage "$ck/step-00000003/tokenizer.json" flip 2000000
-    says 'a damaged one is damage' 1 'passed over: tokenizer.json is not what was written' llama0 4 \
+    says 'a damaged one is damage' 1 'skipped: tokenizer.json is not what was written' llama0 4 \
         --checkpoint "$ck" --resume
 }
 
@@ -55,8 +55,8 @@ errors_here() {
         IO_ERRNO=${errors[at % 3]} IO_DIR=$fck IO_ACT=error IO_AT=$at LD_PRELOAD=$io \
             trainer_on fault2 2
         code=$?
-        if grep -q 'passed over' "$WORK/fault2.err"; then
-            bad "call $at of a start fails: the newest checkpoint is passed over" "$WORK/fault2.err"
+        if grep -q 'is skipped' "$WORK/fault2.err"; then
+            bad "call $at of a start fails: the newest checkpoint is skipped" "$WORK/fault2.err"
         elif [ $code != 0 ] && ! grep -q '^\[rank .\] error: ' "$WORK/fault2.err"; then
             bad "call $at of a start fails: code $code, without a word" "$WORK/fault2.err"
         else

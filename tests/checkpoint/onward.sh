@@ -51,7 +51,7 @@ evaluated() {
     check "--init takes a run's folder" test -n "$want" -a "$(hash_of llama2 "$ck")" = "$want"
     says "--init says which step it took" 0 "[-]-init: $ck/step-00000004, the newest intact one" llama1 0 --init "$ck"
     damage "$ck/step-00000004/model.safetensors" flip 20000
-    reads 'eval: a damaged step is passed over' 0 'step-00000004 is passed over' llama1 eval --checkpoint "$ck" \
+    reads 'eval: a damaged step is skipped' 0 'step-00000004 is skipped' llama1 eval --checkpoint "$ck" \
         --data "$held" --threads 1
     check 'eval: for the one before' grep -q "^$ck/step-00000002: loss" "$WORK/reads.out"
     check '--init passes it over, too' test "$(hash_of llama2 "$ck")" = "$(hash_of llama0 "$ck/step-00000002")"

@@ -178,7 +178,7 @@ suites_without_names() { # ROOT
     done
 }
 
-# What people read has no phrase that english.awk knows: pages, and texts in sources and templates.
+# What people read has no phrase that english.awk knows: pages, texts and comments in sources.
 strange_english() { # ROOT
     find "$1/README.md" "$1/docs" "$1/tests/README.md" "$1/gen" "$1/runtime" "$1/templates" "$1/models" \
         -name '*.md' -o -name '*.[ch]' -o -name '*.lua' -o -name '*.cu' -o -name Makefile | sort |
@@ -187,10 +187,13 @@ strange_english() { # ROOT
 
 # english.txt shows each as it was and as it should read.
 english() {
-    none "pages and messages are in plain English" strange_english "$ROOT"
+    none "pages, messages and comments are in plain English" strange_english "$ROOT"
     at_least "sentences before and after" "$(grep -c '^- ' "$here/english.txt")" 100
     check "each has both" awk '/^[-+] / { if (/^-/ != (last != "-")) exit 1; last = substr($0, 1, 1) }' \
         "$here/english.txt"
+    grep '^- ' "$here/english.txt" >"$WORK/before.md"
+    check "each phrase was met" test -z \
+        "$(awk -v unseen=1 -f "$here/english.awk" "$WORK/before.md")"
     grep '^+ ' "$here/english.txt" >"$WORK/after.md"
     check "what should be written is fine" test -z "$(awk -f "$here/english.awk" "$WORK/after.md")"
 }
@@ -273,6 +276,8 @@ planted() {
     found "a strange phrase in a page" strange_english "docs/data.md"
     echo 'const char *planted = "file: nobody reads it";' >>"$WORK/planted/gen/base/show.c"
     found "one in a message" strange_english "gen/base/show.c"
+    printf '/* For the one reader\n * at hand. */\n' >>"$WORK/planted/runtime/rt_main.c"
+    found "one in a comment" strange_english "runtime/rt_main.c:"
     mkdir "$WORK/planted/tests/twice"
     echo 'eval_of() { :; }' | tee "$WORK/planted/tests/twice/run.sh" >"$WORK/planted/tests/twice/more.sh"
     found "a function of a test that stands twice" functions_twice "eval_of() is of"

@@ -4,7 +4,7 @@
  * the same bits, through host memory that all ranks have mapped and pinned.
  *
  * Each rank has a slot there. A collective, piece by piece: meet; copy what the others
- * need into the own slot; meet; copy from the others' slots. A meeting is a host function
+ * need into this slot; meet; copy from the others' slots. A meeting is a host function
  * in the stream: it announces this rank and waits for all others. No kernel waits for
  * another rank's, so nothing depends on what the device runs concurrently.
  *

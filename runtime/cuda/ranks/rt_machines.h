@@ -15,7 +15,7 @@ typedef struct RtView {
     int32_t place, waiting, waiting_subject, done;
     RtGroup waiting_group;
     uint32_t control_bytes, mail_bytes;
-    /* Last: fields that change all the time, and alone are no reason to send. Clocks differ between
+    /* Last: fields that change all the time, and alone do not cause a message. Clocks differ between
      * machines, so these are sent as ages. */
     int64_t moved_ns, looked_ns;
 } RtView;
