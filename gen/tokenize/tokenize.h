@@ -323,7 +323,7 @@ bool tok_reader_peek(TokReader *r, size_t need, const char **s, size_t *n, bool 
 int64_t tok_reader_bytes(const TokReader *r, int64_t *total); /* read so far */
 void tok_reader_close(TokReader *r);
 
-/* tokenize_held.c: a share, 1% or 0.01, of 2^32; false: it is none between 0 and 1. */
+/* tokenize_held.c: a share, 1% or 0.01, of 2^32; false: it is not between 0 and 1. */
 bool tok_read_share(const char *s, uint64_t *below);
 /* Is a document, a text or a list of messages, held out? */
 bool tok_is_held_out(const TokOptions *o, const json_t *document);

@@ -14,7 +14,7 @@ BEGIN {
               "(for|of) what is\ndue later\nand (their|the) like\nwho is busiest\n" \
               "say so when\nat hand\nit is none\nwhere (none|one) is\npass(es|ed) over\n" \
               "who goes by\n(for|of|to|by) who \nas [a-z_.]+ (has|have) it\nto be had\n" \
-              "(is|are) dealt\nsaid once\nthe own \n(lies?|stands?) behind\nsays nothing\n" \
+              "(is|are) dealt\nsaid once\nthe own \n(lies?|stands?) behind\n" \
               "said (of|by)", part, "\n")
     patterns = part[1]
     for (i = 2; i <= n; i++) patterns = patterns "|" part[i]
