@@ -139,7 +139,7 @@ stopped() {
     "$dir/trainer" --data "$data" --steps 100000 --threads 1 --deadline 5 >"$dir.out" 2>"$dir.err" &
     job=$!
     for _ in $(seq 600); do
-        grep -q '^step *3/' "$dir.out" && break
+        grep -qs '^step *3/' "$dir.out" && break
         sleep 0.1
     done
     rank=$(pgrep -P $job | sed -n 2p)
