@@ -318,6 +318,10 @@ static void print_memory(Gen *g, Text *t)
         text_printf(t, "  %-34s %18" PRId64 "  %s\n", rows[i].what, rows[i].bytes,
                     show_bytes(g, rows[i].bytes));
     }
+    if (g->model.budget_bytes)
+        text_printf(t, "  fits: %s of the budget of %s are free\n",
+                    show_bytes(g, g->model.budget_bytes - b.total),
+                    show_bytes(g, g->model.budget_bytes));
     text_printf(
         t, "  mapped data files are page cache, shared and reclaimable, not counted\n");
     text_printf(t, "  saves during training: %" PRId64 "  %s more of host memory\n",

@@ -84,7 +84,8 @@ void rt_eval_print(const Rt *rt)
     const int64_t left = st->eval_left_over;
     fprintf(out, "held-out data: %lld sequences",
             (long long)(st->eval_micro_batches * rt->trainer->micro_batch));
-    fprintf(out, left > 0 ? "; %lld more fill no micro-batch\n" : "\n", (long long)left);
+    fprintf(out, left > 0 ? "; %lld more do not fill a micro-batch\n" : "\n",
+            (long long)left);
     if (st->flags.command == RT_EVAL && rt_tokens_unused_mask(st->held_out)) {
         rt_say("trainer: warning: there are masks beside the data, but this trainer was "
                "generated with loss.mask = false: every token is a target");

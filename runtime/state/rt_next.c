@@ -70,13 +70,15 @@ static bool is_flag(const char *word, const char *flag, bool *whole)
     return *whole || word[2 + n] == '=';
 }
 
-/* The same command, with more steps; 0: with its own number. */
+/* The same command, with more steps; 0: with its own number. Other numerics were accepted
+ * once, and the checkpoint says so. */
 static void put_same(const RtFlags *f, int64_t steps)
 {
     bool whole;
     put_command(f, NULL);
     for (int i = 1; i < f->argc; i++) {
-        if (is_flag(f->argv[i], "resume", &whole))
+        if (is_flag(f->argv[i], "resume", &whole) ||
+            is_flag(f->argv[i], "accept-numerics", &whole))
             continue;
         if (steps > 0 && (is_flag(f->argv[i], "steps", &whole) ||
                           is_flag(f->argv[i], "epochs", &whole))) {

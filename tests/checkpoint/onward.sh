@@ -45,7 +45,7 @@ evaluated() {
     check 'eval: with the same bits' test "$(json_of loss_hex)" = "$(eval_of llama1 2)"
     reads 'eval: of some sequences' 0 'of 4 sequences' llama0 eval --checkpoint "$ck" --data "$held" \
         --eval-sequences 5 --threads 1
-    check 'eval: what fills no micro-batch is told' grep -q '1 more fill no micro-batch' "$WORK/reads.err"
+    check 'eval: what fills no micro-batch is told' grep -q '1 more do not fill a micro-batch' "$WORK/reads.err"
     # training begins with a run's newest step
     want=$(hash_of llama0 "$ck/step-00000004")
     check "--init takes a run's folder" test -n "$want" -a "$(hash_of llama2 "$ck")" = "$want"
