@@ -163,8 +163,8 @@ else
         [ "$suite" = gpu ] && continue
         run "$suite" "$script"
     done
-    # the generator again under AddressSanitizer and UndefinedBehaviorSanitizer
-    run_all_end
+    # the generator again under AddressSanitizer and UndefinedBehaviorSanitizer, which is built
+    # while the last suites run
     build asan
     export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
     run "asan ctest" run_ctest build/asan -E 'ops_(bits|faults|golden)' # of kernels, not the generator

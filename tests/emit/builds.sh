@@ -10,13 +10,15 @@ for cc in gcc clang; do
 done
 check "make help" sh -c "make -C '$WORK/a' help | grep -q GEMM"
 check "make refuses an unknown GEMM" sh -c "! make -C '$WORK/a' GEMM=best -n"
-check "make builds the trainer" make -C "$WORK/a" --no-print-directory CFLAGS=-O0 GEMM=builtin
+export CC_CACHE=${CC_CACHE:-$WORK/objects}
+check "make builds the trainer" make -C "$WORK/a" --no-print-directory CC="$ROOT/tests/cc_cached" \
+    CFLAGS=-O0 GEMM=builtin
 cp "$WORK/check.log" "$WORK/made"
 check "make prints a short line a file" sh -c \
     "! grep -vE '^(CC [a-z0-9_/]+[.]c|LINK trainer)$' '$WORK/made' && grep -qx 'CC step.c' '$WORK/made' &&
      grep -qx 'CC runtime/job/rt_say.c' '$WORK/made' && tail -n 1 '$WORK/made' | grep -qx 'LINK trainer'"
 check "make has nothing to do then" sh -c \
-    "! make -C '$WORK/a' CFLAGS=-O0 GEMM=builtin | grep -E '^(CC|LINK) '"
+    "! make -C '$WORK/a' CC='$ROOT/tests/cc_cached' CFLAGS=-O0 GEMM=builtin | grep -E '^(CC|LINK) '"
 check "other flags rebuild" sh -c \
     "make -C '$WORK/a' CFLAGS='-O0 -g' GEMM=builtin | grep -qx 'CC math.c'"
 check "make V=1 shows commands" sh -c \

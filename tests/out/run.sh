@@ -6,6 +6,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/out/models.sh"
 case $FSDPGEN in /*) ;; *) FSDPGEN=$PWD/$FSDPGEN ;; esac
+export CC_CACHE=${CC_CACHE:-$WORK/objects}
 cd "$ROOT" || exit 70
 
 # The same folders under another root, made now: what --check compares, seen from
@@ -19,14 +20,17 @@ same_bytes() {
     diff -r -x build -x trainer "out/$name" "$copy/out/$name"
 }
 
-# make, in a copy of what a checkout has, so that nothing is left in the tree.
+# make, in a copy of what a checkout has, so that nothing is left in the tree. Without FULL=1 make says
+# that it finds all sources there, and compiles those of the tree, as other suites do.
 builds() {
-    local name=$1 copy=$WORK/checkout
+    local name=$1 copy=$WORK/checkout tree=
+    [ "$FULL" = 1 ] || tree=RUNTIME=$ROOT/runtime
     mkdir -p "$copy/out"
     [ -e "$copy/runtime" ] || cp -R runtime "$copy/runtime"
     cp -R "out/$name" "$copy/out/$name"
     rm -rf "$copy/out/$name/build" "$copy/out/$name/trainer"
-    CC_CACHE=$WORK/objects make -C "$copy/out/$name" CC="$ROOT/tests/cc_cached" &&
+    make -C "$copy/out/$name" -n >"$WORK/dry" && grep -q '/runtime/rt_main.c' "$WORK/dry" &&
+        make -C "$copy/out/$name" CC="$ROOT/tests/cc_cached" $tree "${ISA_MAKE[@]}" &&
         "$copy/out/$name/trainer" --help >"$WORK/help"
 }
 
