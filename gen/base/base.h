@@ -92,6 +92,8 @@ int file_read(const char *path, size_t most, const char **text, size_t *bytes);
 enum { MAX_SOURCE_BYTES = 8 << 20 };
 int read_whole_file(const char *path, const char **text, size_t *bytes);
 const char *file_problem(int e); /* for messages */
+/* False, with errno, when not all bytes could be written. */
+bool file_write_all(int fd, const char *p, size_t n);
 /* Identifies an open file, to see after reading whether it changed: its length, and the times when
  * its contents and its status last changed. */
 typedef struct FileMark { int64_t bytes, changed[2], status[2]; } FileMark;

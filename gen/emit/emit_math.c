@@ -365,7 +365,9 @@ static void push_again(Emit *e, const KernelList *kernels)
 }
 
 /* Tables and binders support any key of a segment. The kernels do not yet: those of spans
- * compute on whole parameters, and the optimizer's reads weights of one dtype. */
+ * compute on whole parameters, and the optimizer's reads weights of one dtype. No
+ * description asks for more: fields of other axes are not available yet, and tests/house
+ * finds what would make such keys. */
 void emit_check_math(const Gen *g)
 {
     for (int i = 0; i < g->segments.count; i++) {

@@ -105,21 +105,6 @@ bool folder_lock(Folder *f)
 
 /* ---- the mark -------------------------------------------------------------------- */
 
-static bool write_all(int fd, const char *p, size_t n)
-{
-    while (n) {
-        ssize_t put = write(fd, p, n);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return false;
-        p += put;
-        n -= (size_t)put;
-    }
-    return true;
-}
-
 /* Adds the list of the files to come to the mark. */
 static bool announce(Folder *f)
 {
@@ -136,7 +121,7 @@ static bool announce(Folder *f)
     }
     if (ftruncate(f->mark, (off_t)f->mark_bytes) == 0 &&
         lseek(f->mark, (off_t)f->mark_bytes, SEEK_SET) >= 0 &&
-        write_all(f->mark, t.s, t.len))
+        file_write_all(f->mark, t.s, t.len))
         return true;
     folder_complain(f, MARK_NAME, NULL, "cannot write: %s", strerror(errno));
     return false;
@@ -180,7 +165,7 @@ static bool stage(Folder *f, Entry *e)
     fd = openat(dir, staged_name(f, name),
                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     e->staged = fd >= 0;
-    error = fd < 0 || !write_all(fd, e->now->data, e->now->bytes) ? errno : 0;
+    error = fd < 0 || !file_write_all(fd, e->now->data, e->now->bytes) ? errno : 0;
     if (fd >= 0 && close(fd) != 0 && !error)
         error = errno;
     close(dir);

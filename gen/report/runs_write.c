@@ -31,26 +31,11 @@ static bool is_page(const char *path)
     return n == 0 || (n == sizeof head && !memcmp(head, RUNS_PAGE_BEGINS, n));
 }
 
-static bool write_all(int fd, const char *p, size_t n)
-{
-    while (n) {
-        const ssize_t put = write(fd, p, n);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return false;
-        p += put;
-        n -= (size_t)put;
-    }
-    return true;
-}
-
 /* A device or a pipe is written directly. */
 static int write_stream(const char *path, const char *page, size_t bytes)
 {
     const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    const bool good = fd >= 0 && write_all(fd, page, bytes);
+    const bool good = fd >= 0 && file_write_all(fd, page, bytes);
     const int e = errno;
 
     if (fd >= 0 && close(fd) != 0 && good)
@@ -66,7 +51,7 @@ static int write_part(const char *part, mode_t mode, const char *page, size_t by
 
     if (fd < 0)
         return e;
-    if (!write_all(fd, page, bytes) || (fsync(fd) != 0 && errno != EINVAL))
+    if (!file_write_all(fd, page, bytes) || (fsync(fd) != 0 && errno != EINVAL))
         e = errno;
     if (close(fd) != 0 && !e)
         e = errno;

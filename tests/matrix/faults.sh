@@ -4,10 +4,12 @@
 # and a row of the matrix from it, and demands that the matrix turns red. FULL=1: all of them; else
 # some, by SEED.
 
-# fault NAME: its generator has the copy's templates, its trainers the copy's runtime.
+# fault NAME: its generator has the copy's templates, its trainers the copy's runtime. One folder for
+# all: what a fault leaves as it was is compiled once.
 fault() (
-    WORK=$WORK/fault_$1
-    mkdir -p "$WORK"
+    WORK=$WORK/planted
+    rm -rf "$WORK"
+    mkdir "$WORK"
     cp -R "$ROOT/runtime" "$ROOT/templates" "$WORK/"
     if ! "$lua" "$here/faults.lua" plant "$1" "$WORK" >"$WORK/what" 2>"$WORK/log"; then
         bad "fault $1 cannot be planted" "$WORK/log"
@@ -57,7 +59,6 @@ fault_part() { # NAME: when it is named or picked, or with FULL=1
     local line
     [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || [[ " ${picked[*]} " = *" $1 "* ]] || return 0
     fault "$1" >"$WORK/fault.out" 2>&1
-    rm -rf "$WORK"/fault_*
     line=$(head -n 1 "$WORK/fault.out")
     case $line in
     "ok "*)
