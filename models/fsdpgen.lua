@@ -317,6 +317,7 @@
 ---@field head_dim integer
 ---@field heads integer
 ---@field kv_heads integer
+---@field over_all? boolean
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.qk_norm_bwd
@@ -328,6 +329,7 @@
 ---@field head_dim integer
 ---@field heads integer
 ---@field kv_heads integer
+---@field over_all? boolean
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.qk_norm_bwd_frozen
@@ -339,6 +341,7 @@
 ---@field head_dim integer
 ---@field heads integer
 ---@field kv_heads integer
+---@field over_all? boolean
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.rmsnorm
@@ -384,6 +387,7 @@
 ---@field head_dim integer
 ---@field heads integer
 ---@field kv_heads integer
+---@field rotary? integer
 ---@field seq integer
 ---@field name? string of the value
 
@@ -394,6 +398,7 @@
 ---@field head_dim integer
 ---@field heads integer
 ---@field kv_heads integer
+---@field rotary? integer
 ---@field seq integer
 ---@field name? string of the value
 
@@ -407,21 +412,9 @@
 ---@field theta number
 ---@field name? string of the value
 
----@class (exact) fsdpgen.op.slice
+---@class (exact) fsdpgen.op.scale
 ---@field [1] fsdpgen.value x
----@field cols integer
----@field first? integer
----@field name? string of the value
-
----@class (exact) fsdpgen.op.split
----@field [1] fsdpgen.value x
----@field at integer
----@field name? string of the value
-
----@class (exact) fsdpgen.op.split_heads
----@field [1] fsdpgen.value x
----@field heads integer
----@field seq? integer
+---@field by number
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.swiglu
@@ -484,9 +477,7 @@
 ---@field rope fun(call: fsdpgen.op.rope): fsdpgen.value
 ---@field rope_bwd fun(call: fsdpgen.op.rope_bwd): fsdpgen.value
 ---@field rope_table fun(call: fsdpgen.op.rope_table): fsdpgen.value
----@field slice fun(call: fsdpgen.op.slice): fsdpgen.value
----@field split fun(call: fsdpgen.op.split): fsdpgen.value, fsdpgen.value
----@field split_heads fun(call: fsdpgen.op.split_heads): fsdpgen.value
+---@field scale fun(call: fsdpgen.op.scale): fsdpgen.value
 ---@field swiglu fun(call: fsdpgen.op.swiglu): fsdpgen.value
 ---@field swiglu_bwd fun(call: fsdpgen.op.swiglu_bwd): fsdpgen.value
 ---@field param fun(self: fsdpgen.g, spec: fsdpgen.param): fsdpgen.value declares a parameter
@@ -564,6 +555,7 @@
 
 ---@class (exact) fsdpgen.llama.dimensions.rope
 ---@field theta? number base of the wavelengths
+---@field fraction? number of a head's elements, the first ones, that turn; otherwise all (Phi-4-mini: 0.75)
 ---@field scaling? fsdpgen.llama.dimensions.rope.scaling Llama 3.1's stretching of long wavelengths
 
 ---@class (exact) fsdpgen.llama.dimensions
@@ -580,6 +572,14 @@
 ---@field qkv_bias? boolean biases on q, k and v (Qwen2.5)
 ---@field qk_norm? boolean RMS norm of q and k heads (Qwen3)
 ---@field window? integer tokens that a token sees, itself included; 0: all before it (Mistral)
+---@field qk_norm_all? boolean one RMS norm of all q heads together, and one of all k heads (OLMo 2)
+---@field post_norm? boolean norms follow attention and feed-forward, and do not precede them (OLMo 2)
+---@field nope_every? integer every that many layers, one has no rotary positions (SmolLM3: 4)
+---@field fused_names? boolean checkpoints hold q, k and v in one tensor, gate and up in another (Phi)
+---@field embedding_multiplier? number embeddings are multiplied by it (Granite)
+---@field attention_multiplier? number scores are multiplied by it; otherwise by 1 / sqrt(head_dim) (Granite)
+---@field residual_multiplier? number what attention and feed-forward add to the residual is multiplied by it (Granite)
+---@field logits_scaling? number logits are divided by it (Granite)
 ---@field init_std? number spread of new matrices
 ---@field scale_residual_init? boolean matrices that write the residual start at init_std / sqrt(2 layers)
 
@@ -591,6 +591,7 @@
 
 ---@class (exact) fsdpgen.llama.m.rope
 ---@field theta number base of the wavelengths
+---@field fraction? number of a head's elements, the first ones, that turn; otherwise all (Phi-4-mini: 0.75)
 ---@field scaling? fsdpgen.llama.m.rope.scaling Llama 3.1's stretching of long wavelengths
 
 ---@class (exact) fsdpgen.llama.m
@@ -607,6 +608,14 @@
 ---@field qkv_bias boolean biases on q, k and v (Qwen2.5)
 ---@field qk_norm boolean RMS norm of q and k heads (Qwen3)
 ---@field window integer tokens that a token sees, itself included; 0: all before it (Mistral)
+---@field qk_norm_all? boolean one RMS norm of all q heads together, and one of all k heads (OLMo 2)
+---@field post_norm? boolean norms follow attention and feed-forward, and do not precede them (OLMo 2)
+---@field nope_every? integer every that many layers, one has no rotary positions (SmolLM3: 4)
+---@field fused_names? boolean checkpoints hold q, k and v in one tensor, gate and up in another (Phi)
+---@field embedding_multiplier? number embeddings are multiplied by it (Granite)
+---@field attention_multiplier? number scores are multiplied by it; otherwise by 1 / sqrt(head_dim) (Granite)
+---@field residual_multiplier? number what attention and feed-forward add to the residual is multiplied by it (Granite)
+---@field logits_scaling? number logits are divided by it (Granite)
 ---@field init_std number spread of new matrices
 ---@field scale_residual_init boolean matrices that write the residual start at init_std / sqrt(2 layers)
 ---@field seq integer the trainer's

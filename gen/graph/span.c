@@ -42,7 +42,8 @@ static const char *kernel_key(Gen *g, const Node *n)
 
     text_printf(&t, "%s", n->op->name);
     for (int i = 0; i < n->n_attrs; i++)
-        text_printf(&t, " %s", attr_text(g, &n->attrs[i]));
+        if (!attr_silent(n->op, &n->attrs[i]))
+            text_printf(&t, " %s", attr_text(g, &n->attrs[i]));
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const Value *v = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
 

@@ -31,7 +31,8 @@ static void put_node(Gen *g, Text *t, const Node *n)
         text_printf(t, "%s%s", i ? ", " : "", n->in[i]->name);
     text_printf(t, ")");
     for (int i = 0; i < n->n_attrs; i++)
-        text_printf(t, " %s", attr_text(g, &n->attrs[i]));
+        if (!attr_silent(n->op, &n->attrs[i]))
+            text_printf(t, " %s", attr_text(g, &n->attrs[i]));
     text_printf(t, "  flops %.0f\n", n->flops);
     if (!n->n_replaced)
         return;

@@ -16,8 +16,12 @@ enum {
     QWEN2 = 4,
     QWEN3 = 8,
     GPT2 = 16,
+    GRANITE = 32,
+    SMOLLM3 = 64,
+    PHI3 = 128,
+    OLMO2 = 256,
     QWEN = QWEN2 | QWEN3,
-    ROTARY = LLAMA | MISTRAL | QWEN,
+    ROTARY = LLAMA | MISTRAL | QWEN | GRANITE | SMOLLM3 | PHI3 | OLMO2,
     ALL = ROTARY | GPT2
 };
 
@@ -28,6 +32,8 @@ typedef struct Family {
     int kv_heads; /* 0: as many as heads */
     int head_dim; /* 0: dim / heads */
     int window;
+    double theta, eps; /* 0: 1e4, 1e-6 */
+    bool tied;
 } Family;
 
 typedef struct Config {
@@ -69,6 +75,8 @@ bool hf_equal(const json_t *a, const json_t *b);
 const char *hf_rope(const Config *c);
 /* 0: every token sees all earlier ones. */
 int64_t hf_window(const Config *c);
+/* Of SmolLM3: every that many layers one has no rotary positions; 0: all have. */
+int64_t hf_nope_every(const Config *c);
 
 /* ---- hf_model.c ------------------------------------------------------------------ */
 

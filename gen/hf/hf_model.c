@@ -9,14 +9,21 @@
  * One table says how every key of every family is handled. */
 #include "hf/hf.h"
 
+#include <math.h>
 #include <string.h>
 
 static const Family families[] = {
-    {"llama", "LlamaForCausalLM", "llama", LLAMA, 0, 0, 0},
-    {"mistral", "MistralForCausalLM", "llama", MISTRAL, 8, 0, 4096},
-    {"qwen2", "Qwen2ForCausalLM", "llama", QWEN2, 32, 0, 4096},
-    {"qwen3", "Qwen3ForCausalLM", "llama", QWEN3, 32, 128, 4096},
-    {"gpt2", "GPT2LMHeadModel", "gpt2", GPT2, 0, 0, 0},
+    {"llama", "LlamaForCausalLM", "llama", LLAMA, .kv_heads = 0},
+    {"mistral", "MistralForCausalLM", "llama", MISTRAL, .kv_heads = 8, .window = 4096},
+    {"qwen2", "Qwen2ForCausalLM", "llama", QWEN2, .kv_heads = 32, .window = 4096},
+    {"qwen3", "Qwen3ForCausalLM", "llama", QWEN3, .kv_heads = 32, .head_dim = 128,
+     .window = 4096},
+    {"granite", "GraniteForCausalLM", "llama", GRANITE, .kv_heads = 0},
+    {"smollm3", "SmolLM3ForCausalLM", "llama", SMOLLM3, .kv_heads = 4, .theta = 2e6,
+     .tied = true},
+    {"olmo2", "Olmo2ForCausalLM", "llama", OLMO2, .eps = 1e-5},
+    {"phi3", "Phi3ForCausalLM", "llama", PHI3, .eps = 1e-5},
+    {"gpt2", "GPT2LMHeadModel", "gpt2", GPT2, .kv_heads = 0},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
@@ -48,16 +55,29 @@ static const struct Rule {
     {ROTARY, "rope_theta", USED, NULL},
     {ROTARY, "rope_scaling", USED, NULL},
     {ROTARY, "rope_parameters", USED, NULL},
-    {MISTRAL | QWEN, "sliding_window", USED, NULL},
+    {MISTRAL | QWEN | PHI3, "sliding_window", USED, NULL},
     {QWEN, "use_sliding_window", USED, NULL},
     {QWEN, "max_window_layers", USED, NULL},
-    {MISTRAL | QWEN, "layer_types", USED, NULL},
+    {MISTRAL | QWEN | PHI3 | SMOLLM3, "layer_types", USED, NULL},
+    {SMOLLM3, "no_rope_layers", USED, NULL},
+    {SMOLLM3, "no_rope_layer_interval", USED, NULL},
+    {SMOLLM3, "use_sliding_window", MUST, "false"},
+    {SMOLLM3, "sliding_window", IGNORED, NULL}, /* without use_sliding_window */
+    {SMOLLM3, "max_window_layers", IGNORED, NULL},
+    {GRANITE, "embedding_multiplier", USED, NULL},
+    {GRANITE, "attention_multiplier", USED, NULL},
+    {GRANITE, "residual_multiplier", USED, NULL},
+    {GRANITE, "logits_scaling", USED, NULL},
+    {PHI3, "partial_rotary_factor", USED, NULL},
+    {PHI3, "original_max_position_embeddings", IGNORED, NULL}, /* of longrope */
+    {PHI3, "resid_pdrop", TRAINING, NULL},
+    {PHI3, "embd_pdrop", TRAINING, NULL},
     {ROTARY, "hidden_act", MUST, "\"silu\""},
     {ROTARY, "attention_bias", MUST, "false"},
     {ROTARY, "mlp_bias", MUST, "false"},
-    {ROTARY, "partial_rotary_factor", MUST, "1.0"},
+    {ROTARY & ~PHI3, "partial_rotary_factor", MUST, "1.0"},
     {ROTARY, "attention_dropout", TRAINING, NULL},
-    {LLAMA, "pretraining_tp", IGNORED, NULL},
+    {LLAMA | SMOLLM3, "pretraining_tp", IGNORED, NULL},
     {GPT2, "n_embd", USED, NULL},
     {GPT2, "n_layer", USED, NULL},
     {GPT2, "n_head", USED, NULL},
@@ -161,11 +181,26 @@ const Family *hf_family(const char *model_type)
     return NULL;
 }
 
+/* "a, b and c can be imported" */
+static const char *known_families(Gen *g)
+{
+    Text t = {.g = g};
+
+    for (int i = 0; i < N_FAMILIES; i++)
+        text_printf(&t, "%s%s",
+                    i == 0                ? ""
+                    : i == N_FAMILIES - 1 ? " and "
+                                          : ", ",
+                    families[i].model_type);
+    text_printf(&t, " can be imported");
+    return t.s;
+}
+
 static bool find_family(Config *c)
 {
     const json_t *v = hf_member(c, "model_type");
     const char *type = json_string_value(v);
-    const char *help = "llama, mistral, qwen2, qwen3 and gpt2 can be imported";
+    const char *help = known_families(c->g);
 
     if (!type) {
         hf_refuse(c, "model_type", help, v ? "is not text" : "is missing");
@@ -222,6 +257,24 @@ static void item_flag(Items *items, const char *key, bool value, bool usual)
 
 /* ---- the two architectures ------------------------------------------------------- */
 
+/* Granite's. */
+static void import_multipliers(const Config *c, Items *items, int64_t head_dim)
+{
+    static const char *const keys[] = {"embedding_multiplier", "attention_multiplier",
+                                       "residual_multiplier", "logits_scaling"};
+
+    for (int i = 0; i < 4; i++) {
+        const double value = hf_number(c, keys[i], 1);
+
+        if (value <= 0)
+            hf_refuse(c, keys[i], "Granite's are positive",
+                      gen_printf(c->g, "%s is not above 0",
+                                 hf_shown(c, hf_member(c, keys[i]))));
+        item_number(items, keys[i], value,
+                    i == 1 ? 1 / sqrt((double)max_i64(head_dim, 1)) : 1);
+    }
+}
+
 static void import_llama(const Config *c, Items *items)
 {
     const int64_t dim = hf_int(c, "hidden_size", -1);
@@ -246,11 +299,19 @@ static void import_llama(const Config *c, Items *items)
     rope = hf_rope(c);
     if (rope)
         item(items, gen_printf(c->g, "rope = { %s }", rope));
-    item_number(items, "norm_eps", hf_number(c, "rms_norm_eps", 1e-6), 1e-5);
-    item_flag(items, "tied", hf_bool(c, "tie_word_embeddings", false), false);
+    item_number(items, "norm_eps",
+                hf_number(c, "rms_norm_eps", c->family->eps ? c->family->eps : 1e-6),
+                1e-5);
+    item_flag(items, "tied", hf_bool(c, "tie_word_embeddings", c->family->tied), false);
     item_flag(items, "qkv_bias", c->family->bit == QWEN2, false);
     item_flag(items, "qk_norm", c->family->bit == QWEN3, false);
     item_int(items, "window", hf_window(c), 0);
+    item_flag(items, "qk_norm_all", c->family->bit == OLMO2, false);
+    item_flag(items, "post_norm", c->family->bit == OLMO2, false);
+    item_int(items, "nope_every", hf_nope_every(c), 0);
+    item_flag(items, "fused_names", c->family->bit == PHI3, false);
+    if (c->family->bit == GRANITE)
+        import_multipliers(c, items, head_dim ? head_dim : usual);
     item_number(items, "init_std", hf_number(c, "initializer_range", 0.02), 0.02);
 }
 

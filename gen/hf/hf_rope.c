@@ -37,9 +37,13 @@ static const char *rope_scaling(const Config *c)
 
     if (!strcmp(type, "default"))
         return NULL;
-    if (strcmp(type, "llama3") != 0) {
+    if (strcmp(type, "llama3") != 0 || c->family->bit == PHI3) {
         hf_refuse(
-            c, path, "\"default\" and \"llama3\" can be imported",
+            c, path,
+            c->family->bit == PHI3 ? "of Phi's only \"default\" can be imported, which "
+                                     "Phi-4 and the models of "
+                                     "4k tokens have"
+                                   : "\"default\" and \"llama3\" can be imported",
             gen_printf(c->g, "%s is not supported", hf_shown(c, hf_member(c, path))));
         return NULL;
     }
@@ -61,13 +65,16 @@ static const char *rope_scaling(const Config *c)
 /* Is it an object with known keys only? */
 static bool check_rope(const Config *c, const char *name)
 {
-    static const char *const known[] = {"rope_type",
-                                        "type",
-                                        "rope_theta",
-                                        "factor",
-                                        "low_freq_factor",
-                                        "high_freq_factor",
-                                        "original_max_position_embeddings"};
+    static const char *const known[] = {
+        "rope_type",
+        "type",
+        "rope_theta",
+        "factor",
+        "low_freq_factor",
+        "high_freq_factor",
+        "long_factor",
+        "short_factor", /* of longrope, which is refused */
+        "original_max_position_embeddings"};
     json_t *rope = hf_member(c, name), *v;
     const char *key;
 
@@ -81,7 +88,8 @@ static bool check_rope(const Config *c, const char *name)
         size_t i = 0;
 
         if (!strcmp(key, "partial_rotary_factor")) {
-            if (hf_number(c, gen_printf(c->g, "%s.%s", name, key), 1) != 1)
+            if (c->family->bit != PHI3 &&
+                hf_number(c, gen_printf(c->g, "%s.%s", name, key), 1) != 1)
                 hf_refuse(c, gen_printf(c->g, "%s.%s", name, key),
                           "all of a head is rotated here",
                           gen_printf(c->g, "%s is not supported", hf_shown(c, v)));
@@ -135,13 +143,31 @@ static bool same_base(const Config *c)
     return a ? !b || hf_equal(a, b) : !own;
 }
 
+/* Of a head, how much turns: in rope_parameters, or beside them. */
+static double rope_fraction(const Config *c)
+{
+    const char *path = inside(c, "partial_rotary_factor");
+    double fraction;
+
+    if (c->family->bit != PHI3)
+        return 1; /* or it was refused */
+    if (!hf_member(c, path))
+        path = "partial_rotary_factor";
+    fraction = hf_number(c, path, 1);
+    if (fraction <= 0 || fraction > 1)
+        hf_refuse(c, path, "it is a fraction of a head: Phi-4-mini has 0.75",
+                  gen_printf(c->g, "%s is not above 0 and at most 1",
+                             hf_shown(c, hf_member(c, path))));
+    return fraction;
+}
+
 const char *hf_rope(const Config *c)
 {
     json_t *parameters = hf_member(c, "rope_parameters");
     json_t *older = hf_member(c, "rope_scaling");
     const bool sound = check_rope(c, "rope_parameters") & check_rope(c, "rope_scaling");
     const char *scaling, *base;
-    double theta;
+    double theta, fraction;
 
     if (!sound)
         return NULL;
@@ -149,12 +175,18 @@ const char *hf_rope(const Config *c)
         !(same_base(c) && says_all(parameters, older) && says_all(older, parameters)))
         hf_refuse(c, "rope_scaling", "give one",
                   "says something else than rope_parameters");
-    theta = hf_number(c, inside(c, "rope_theta"), hf_number(c, "rope_theta", 1e4));
+    theta = hf_number(
+        c, inside(c, "rope_theta"),
+        hf_number(c, "rope_theta", c->family->theta != 0 ? c->family->theta : 1e4));
     scaling = rope_scaling(c);
-    base = theta != 1e4 ? gen_printf(c->g, "theta = %s", hf_digits(c->g, theta)) : NULL;
-    if (!base && !scaling)
+    fraction = rope_fraction(c);
+    base = theta != 1e4 ? gen_printf(c->g, "theta = %s", hf_digits(c->g, theta)) : "";
+    if (fraction != 1)
+        base = gen_printf(c->g, "%s%sfraction = %s", base, *base ? ", " : "",
+                          hf_digits(c->g, fraction));
+    if (!*base && !scaling)
         return NULL;
-    return gen_printf(c->g, "%s%s%s%s", base ? base : "", base && scaling ? ", " : "",
+    return gen_printf(c->g, "%s%s%s%s", base, *base && scaling ? ", " : "",
                       scaling ? "scaling = " : "", scaling ? scaling : "");
 }
 
@@ -187,6 +219,15 @@ int64_t hf_window(const Config *c)
     size_t sliding = 0;
 
     check_types(c, types);
+    if (c->family->bit == SMOLLM3) {
+        for (size_t i = 0; i < json_array_size(types); i++)
+            if (!json_is_string(json_array_get(types, i)) ||
+                strcmp(json_string_value(json_array_get(types, i)), "full_attention") !=
+                    0)
+                hf_refuse(c, "layer_types", "SmolLM3's layers see all tokens before",
+                          "a sliding window is not supported");
+        return 0;
+    }
     if (window == 0 || (qwen && !hf_bool(c, "use_sliding_window", false)))
         return 0;
     for (size_t i = 0; i < json_array_size(types); i++) {
@@ -207,4 +248,46 @@ int64_t hf_window(const Config *c)
                       "a window in some layers only is not supported");
     }
     return types && sliding == 0 ? 0 : window;
+}
+
+/* ---- layers without positions ---------------------------------------------------- */
+
+/* The list has 1 where a layer has rotary positions. */
+static bool fits(const json_t *list, int64_t every)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        const bool rotary = every == 0 || (int64_t)(i + 1) % every != 0;
+
+        if (!json_is_integer(v) || json_integer_value(v) != (rotary ? 1 : 0))
+            return false;
+    }
+    return true;
+}
+
+int64_t hf_nope_every(const Config *c)
+{
+    const json_t *list = hf_member(c, "no_rope_layers");
+    int64_t every = 0;
+
+    if (c->family->bit != SMOLLM3)
+        return 0;
+    if (!list) {
+        every = hf_int(c, "no_rope_layer_interval", 4);
+        if (every == 0)
+            hf_refuse(c, "no_rope_layer_interval", "SmolLM3 has 4", "0 is not supported");
+        return every;
+    }
+    for (size_t i = json_array_size(list); i > 0; i--)
+        if (json_integer_value(json_array_get(list, i - 1)) == 0)
+            every = (int64_t)i;
+    if (!json_is_array(list) ||
+        (int64_t)json_array_size(list) != hf_int(c, "num_hidden_layers", -1))
+        hf_refuse(c, "no_rope_layers", "it has a 0 or a 1 for each layer",
+                  "it is not a list of num_hidden_layers numbers");
+    else if (!fits(list, every))
+        hf_refuse(c, "no_rope_layers",
+                  "every n-th layer may lack positions: [1, 1, 1, 0, 1, 1, 1, 0, ...]",
+                  "such a mix of layers is not supported");
+    return every;
 }

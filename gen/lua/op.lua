@@ -24,7 +24,12 @@
 --                                  kernel's last argument, where the trainer scales
 --     inputs    = { { "x", "t d" }, ... },    class = "float" (default), i32, acc, grad,
 --                                             any
---     attrs     = { eps = "number", heads = { "int", 8 }, c = { "int", from = "seq" } },
+--     attrs     = { eps = "number", heads = { "int", 8 }, c = { "int", from = "seq" },
+--                   softcap = { "number", 0, quiet = true } },
+--                                  quiet: dumps and kernels' names leave it out where it has
+--                                  its default, so that adding a variant to an op changes no
+--                                  text of a model without it (the numerics hash never has
+--                                  defaults)
 --     outputs   = { { "y", "t d", dtype = "x", alias = "x" },
 --                   { "dw", "d", dtype = "grad", add = true, optional = "frozen" } },
 --                                  if no output marked "frozen" has a user, NAME_frozen replaces
@@ -189,8 +194,13 @@ function Check:attribute(key, spec)
     self:bad("attrs", key, fmt("%s is %s, but %s of a trainer is %s", key, want, spec.from,
                                from), fmt('say { "%s", from = "%s" }', from, spec.from))
   end
+  if spec.quiet and spec[2] == nil then
+    self:bad("attrs", key, fmt("%s is quiet, but has no default", key),
+             fmt('say { "%s", DEFAULT, quiet = true }', want))
+  end
   local attrs = self.out.attrs
-  attrs[#attrs + 1] = { key = key, type = want, default = spec[2], from = spec.from }
+  attrs[#attrs + 1] = { key = key, type = want, default = spec[2], from = spec.from,
+                        quiet = spec.quiet }
 end
 
 function Check:attributes()

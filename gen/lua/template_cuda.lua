@@ -12,8 +12,8 @@
 --                   the `static RtKernel` of a kernel in this file
 --   grid(cols, x)     one access per thread: threads of a block, blocks, whole (no
 --                     thread is beyond cols)
---   row(cols, x, n)   a row held by a block, or by n of its threads: threads,
---                     warps, part (elements of a thread), whole
+--   row(cols, x, n, most)   a row held by a block, or by n of its threads: threads, warps,
+--                     part (elements of a thread), whole; most: elements of an access
 --   long_row(cols, x) a row too long for that: threads, warps
 --   load("v", x, "at", g), store(y, "at", "v", g)
 --                     calls (without ';') of rt_load, or rt_row_load for a row
@@ -78,8 +78,9 @@ local function grid(cols, x)
            whole = cols == blocks * threads * n }
 end
 
-local function row(cols, x, threads)
-  local n = width(cols, x)
+-- most: elements of an access, where rows begin at odd places.
+local function row(cols, x, threads, most)
+  local n = width(cols, x, most)
   threads = threads or row_threads(cols // n, cols > 4096 and 512 or 256)
   local each = (cols // n + threads - 1) // threads
   return { cols = cols, width = n, threads = threads, warps = threads // 32,

@@ -32,6 +32,17 @@ const char *attr_text(Gen *g, const Attr *a)
     gen_die("unknown attribute type");
 }
 
+bool attr_silent(const OpRule *op, const Attr *a)
+{
+    for (int i = 0; i < op->info->n_attrs; i++) {
+        const AttrSpec *spec = &op->info->attrs[i];
+
+        if (!strcmp(spec->key, a->key))
+            return spec->quiet && attr_equal(a, &spec->dflt);
+    }
+    return false;
+}
+
 bool attr_from_model(const Gen *g, const char *name, Attr *a)
 {
     const Model *m = &g->model;

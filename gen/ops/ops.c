@@ -130,6 +130,9 @@ static void read_attr(Gen *g, AttrSpec *s)
 
     s->key = field_text(g, "key");
     s->from = field_text(g, "from");
+    lua_getfield(L, -1, "quiet");
+    s->quiet = lua_toboolean(L, -1);
+    lua_pop(L, 1);
     s->type = !strcmp(type, "int")      ? ATTR_INT
               : !strcmp(type, "number") ? ATTR_NUM
               : !strcmp(type, "string") ? ATTR_STR

@@ -15,6 +15,7 @@ typedef struct AttrSpec {
     bool has_default;
     Attr dflt;
     const char *from; /* the model's field that is its default value, or NULL */
+    bool quiet;       /* texts and names leave it out where it has its default */
 } AttrSpec;
 
 typedef struct Axis {
@@ -70,6 +71,7 @@ void ops_check_canonical(Gen *g);
 /* attr.c */
 bool attr_equal(const Attr *a, const Attr *b);
 const char *attr_text(Gen *g, const Attr *a);   /* "eps=1e-05" */
+bool attr_silent(const OpRule *op, const Attr *a); /* quiet, and it has its default */
 const char *shape_text(Gen *g, const Value *v); /* "[1024, 288]" */
 bool same_shape(const Value *a, const Value *b);
 /* The model's field that is an attribute's default; false: no such field. */

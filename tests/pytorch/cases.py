@@ -8,6 +8,9 @@ what the reference needs: model, optimizer, lr, groups, loss, sizes. A change is
 here, in Lua's words where it goes to --set."""
 import copy
 
+# Of transformers' classes, whose own code is the reference (families.py): what their descriptions
+# say beside their sizes, and what a description says otherwise when it says nothing.
+HEADS = {"heads": 6, "kv_heads": 2, "head_dim": 6}
 LLAMA = dict(arch="llama", layers=3, dim=36, heads=3, kv_heads=3, head_dim=14, ffn=50,
              vocab=259, norm_eps=1e-5, rope={"theta": 1e4}, tied=False, qkv_bias=False,
              qk_norm=False, window=0)
@@ -48,10 +51,12 @@ def record(fields):
 
 
 def case(name, description, model=(), dtypes=EXACT, ranks=2, data="text", grads=True,
-         figures=None, bound=None, **changes):
+         figures=None, bound=None, family=None, **changes):
     c = dict(copy.deepcopy(BASE), name=name, description=description, dtypes=dtypes,
              figures=figures or dtypes, ranks=ranks, data=data, grads=grads, bound=bound,
              model=dict(MODELS[description], **dict(model)))
+    if family:
+        c["model"].update(family=family)
     sets = ["model.%s=%s" % (k, lua(v)) for k, v in dict(model).items()]
     for key, value in changes.items():
         if key in ("loss", "loss_scale"):
@@ -97,6 +102,17 @@ CASES = [
         "qk_norm": True, "window": 7, "rope": {"theta": 100.0, "scaling": SCALING}}, dtypes=ALL),
     case("gpt2", "tiny_gpt2", dtypes=ALL + ["f16"]),
     case("gpt2_untied", "tiny_gpt2", {"tied": False}, dtypes=ALL),
+
+    # Families: what transformers' own modelling code computes.
+    case("granite", "tiny_llama", {**HEADS, "embedding_multiplier": 12.0, "tied": True,
+         "attention_multiplier": 0.3, "residual_multiplier": 0.22, "logits_scaling": 1.7},
+         family="granite"),
+    case("smollm3", "tiny_llama", {**HEADS, "head_dim": 10, "tied": True, "nope_every": 2},
+         family="smollm3"),
+    case("olmo2", "tiny_llama", {**HEADS, "post_norm": True, "qk_norm_all": True},
+         family="olmo2"),
+    case("phi3", "tiny_llama", {"kv_heads": 1, "fused_names": True, "window": 7,
+         "rope": {"theta": 250.0, "fraction": 0.75}}, family="phi3"),
 
     # Nothing divides anything: primes, seven micro-batches in one leaf, six in two.
     case("llama_odd", "tiny_llama", {"layers": 2, "dim": 37, "heads": 3, "head_dim": 10,

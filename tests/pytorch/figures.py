@@ -9,7 +9,8 @@ gradient of every parameter its norm and two signed random projections. With nam
 these are computed again; the others are kept from the committed file. Initial weights, data order
 and signs are recomputed here from the formulas of runtime/ (its headers state them), so nothing
 but numbers is shared with the trainers. Made with PyTorch 1.13.1 (Debian's python3-torch); any
-version will do."""
+version will do. Cases of a family need transformers, whose modelling code they run (families.py):
+made with transformers 5.24.0 and PyTorch 2.15.0."""
 import json
 import os
 import sys
@@ -73,10 +74,11 @@ def write(case, figures):
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    only, kept = sys.argv[2:], {}
+    only, kept, version = sys.argv[2:], {}, torch.__version__
     if only:
         with open(KEPT) as f:
-            kept = {c["name"]: c for c in json.load(f)["cases"]}
+            old = json.load(f)
+        kept, version = {c["name"]: c for c in old["cases"]}, old["torch"]
     tokens = np.frombuffer(open(sys.argv[1], "rb").read(), np.uint8).astype(np.int64)
     torch.set_num_threads(1)
     check.everything()
@@ -85,7 +87,7 @@ def main():
         keep = only and case["name"] not in only and case["name"] in kept
         out.append(write(case, kept[case["name"]] if keep else compute(case, tokens)))
     print('{"torch": "%s",\n "command": "%s",\n "cases": [\n%s]}' % (
-        torch.__version__, COMMAND, ",\n".join(out)))
+        version, COMMAND, ",\n".join(out)))
 
 
 if __name__ == "__main__":

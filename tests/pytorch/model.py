@@ -14,6 +14,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+import families
+
 
 class RoundedToHalf(torch.autograd.Function):
     """To f16 and back, the value forward and its gradient backward; what f16 cannot hold becomes
@@ -148,7 +150,10 @@ def loss_sum(case, p, tokens, targets, starts, half=False):
     values and gradients as f16 holds them."""
     m, loss = case["model"], case["loss"]
     r = RoundedToHalf.apply if half else lambda x: x
-    logits = wide({"llama": llama, "gpt2": gpt2}[m["arch"]](m, p, tokens, starts, r))
+    if "family" in m:
+        logits = wide(families.logits(m, p, tokens))
+    else:
+        logits = wide({"llama": llama, "gpt2": gpt2}[m["arch"]](m, p, tokens, starts, r))
     logits, targets = logits.flatten(0, 1), targets.flatten()
     total = F.cross_entropy(logits, targets, reduction="sum", ignore_index=-1,
                             label_smoothing=loss["label_smoothing"])
@@ -172,17 +177,21 @@ def parameters(m):
         matrix("model.embed_tokens.weight", v, d)
         for i in range(m["layers"]):
             at = "model.layers.%d." % i
-            vector(at + "input_layernorm.weight", d, "ones")
+            if not m.get("post_norm"):
+                vector(at + "input_layernorm.weight", d, "ones")
             matrix(at + "self_attn.qkv_proj.weight", q + 2 * kv, d)
             if m["qkv_bias"]:
                 vector(at + "self_attn.qkv_proj.bias", q + 2 * kv, "zeros")
-            if m["qk_norm"]:
-                vector(at + "self_attn.q_norm.weight", m["head_dim"], "ones")
-                vector(at + "self_attn.k_norm.weight", m["head_dim"], "ones")
+            if m["qk_norm"] or m.get("qk_norm_all"):
+                all_of = m.get("qk_norm_all")
+                vector(at + "self_attn.q_norm.weight", q if all_of else m["head_dim"], "ones")
+                vector(at + "self_attn.k_norm.weight", kv if all_of else m["head_dim"], "ones")
             matrix(at + "self_attn.o_proj.weight", d, q)
             vector(at + "post_attention_layernorm.weight", d, "ones")
             matrix(at + "mlp.gate_up_proj.weight", 2 * f, d)
             matrix(at + "mlp.down_proj.weight", d, f)
+            if m.get("post_norm"):
+                vector(at + "post_feedforward_layernorm.weight", d, "ones")
         vector("model.norm.weight", d, "ones")
     else:
         residual = 1 / math.sqrt(2 * m["layers"])

@@ -1,7 +1,8 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- rope: y may be qkv. A block for each token; a thread turns parts of both halves of a head.
-//@ local half, turned = head_dim // 2, (heads + kv_heads) * head_dim
-//@ local g = { width = width(half, qkv) }
+//@ local turns = rotary > 0 and rotary or head_dim -- elements of a head
+//@ local half, turned = turns // 2, (heads + kv_heads) * head_dim
+//@ local g = { width = width(half, qkv, width(head_dim, qkv)) }
 //@ local lanes = half // g.width -- threads of a head
 //@ local pairs = (heads + kv_heads) * lanes
 //@ local threads = row_threads(pairs, 256)
@@ -12,7 +13,7 @@ RT_GLOBAL(${threads})
 ${fn}(const ${qkv.type} *qkv, const ${table.type} *table, ${starts_param}${y.type} *y)
 {
     const int position = ${position};
-    const int64_t row = (int64_t)blockIdx.x * ${c}, angles = (int64_t)position * ${head_dim};
+    const int64_t row = (int64_t)blockIdx.x * ${c}, angles = (int64_t)position * ${turns};
     for (int i = threadIdx.x; i < ${pairs}; i += ${threads}) {
         const int j = i % ${lanes} * ${g.width};
         const int64_t at = row + i / ${lanes} * ${head_dim} + j;
@@ -29,6 +30,17 @@ ${fn}(const ${qkv.type} *qkv, const ${table.type} *table, ${starts_param}${y.typ
         ${store(y, "at", "x1", g)};
         ${store(y, "at + " .. half, "x2", g)};
     }
+//@ if turns < head_dim then
+//@   local rest = width(head_dim - turns, qkv, g.width)
+//@   local parts = (head_dim - turns) // rest
+    if (y != qkv) { /* the rest of each head as it is */
+        for (int i = threadIdx.x; i < ${(heads + kv_heads) * parts}; i += ${threads}) {
+            const int64_t at = row + i / ${parts} * ${head_dim} + ${turns} +
+                               i % ${parts} * ${rest};
+            rt_copy<${rest}>(y + at, qkv + at);
+        }
+    }
+//@ end
     if (y != qkv) { /* v unchanged */
         for (int j = threadIdx.x * ${v_width}; j < ${c - turned}; j += ${threads * v_width})
             rt_copy<${v_width}>(y + row + ${turned} + j, qkv + row + ${turned} + j);

@@ -1,6 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- rope_bwd: dx may be dy. A row of the table serves all heads of a token.
-//@ local half, turned = head_dim // 2, (heads + kv_heads) * head_dim
+//@ local turns = rotary > 0 and rotary or head_dim -- elements of a head
+//@ local half, turned = turns // 2, (heads + kv_heads) * head_dim
 //@ local position = starts and "(i % " .. seq .. " - starts[i])" or "i % " .. seq
 //@ if starts then
 static void ${fn}(const ${dy.type} *dy, const ${table.type} *restrict table,
@@ -12,7 +13,7 @@ static void ${fn}(const ${dy.type} *dy, const ${table.type} *restrict table,
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${t}; i++) {
-        const int64_t row = ${position} * ${head_dim}, v = i * ${c} + ${turned};
+        const int64_t row = ${position} * ${turns}, v = i * ${c} + ${turned};
         for (int64_t at = i * ${c}; at < v; at += ${head_dim}) {
 #pragma omp simd
             for (int64_t j = 0; j < ${half}; j++) {
@@ -23,6 +24,12 @@ static void ${fn}(const ${dy.type} *dy, const ${table.type} *restrict table,
                 ${st(dx, "at + j", "d1 * cosine + d2 * sine")};
                 ${st(dx, "at + " .. half .. " + j", "d2 * cosine - d1 * sine")};
             }
+//@ if turns < head_dim then
+            if (dx != dy) { /* the rest of the head as it is */
+                memcpy(dx + at + ${turns}, dy + at + ${turns},
+                       ${head_dim - turns} * sizeof *dx);
+            }
+//@ end
         }
         if (dx != dy) { /* v unchanged */
             memcpy(dx + v, dy + v, ${c - turned} * sizeof *dx);
