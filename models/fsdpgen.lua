@@ -417,6 +417,23 @@
 ---@field by number
 ---@field name? string of the value
 
+---@class (exact) fsdpgen.op.slice
+---@field [1] fsdpgen.value x
+---@field cols integer
+---@field first? integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.split
+---@field [1] fsdpgen.value x
+---@field at integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.split_heads
+---@field [1] fsdpgen.value x
+---@field heads integer
+---@field seq? integer
+---@field name? string of the value
+
 ---@class (exact) fsdpgen.op.swiglu
 ---@field [1] fsdpgen.value gu
 ---@field name? string of the value
@@ -478,6 +495,9 @@
 ---@field rope_bwd fun(call: fsdpgen.op.rope_bwd): fsdpgen.value
 ---@field rope_table fun(call: fsdpgen.op.rope_table): fsdpgen.value
 ---@field scale fun(call: fsdpgen.op.scale): fsdpgen.value
+---@field slice fun(call: fsdpgen.op.slice): fsdpgen.value
+---@field split fun(call: fsdpgen.op.split): fsdpgen.value, fsdpgen.value
+---@field split_heads fun(call: fsdpgen.op.split_heads): fsdpgen.value
 ---@field swiglu fun(call: fsdpgen.op.swiglu): fsdpgen.value
 ---@field swiglu_bwd fun(call: fsdpgen.op.swiglu_bwd): fsdpgen.value
 ---@field param fun(self: fsdpgen.g, spec: fsdpgen.param): fsdpgen.value declares a parameter

@@ -348,7 +348,7 @@ annotations() {
     finds "a field that m lacks" arch/llama.lua 's/m\.window,/m.windw,/' 'fsdpgen.llama.m has no field windw'
     finds "an attribute's type" arch/llama.lua 's/eps = m.norm_eps/eps = m.tied/' 'rmsnorm.eps is boolean, not number'
     finds "an unknown attribute" arch/llama.lua 's/window = m/windows = m/' 'fsdpgen.op.attention has no field windows'
-    finds "a missing input" arch/llama.lua 's/g\.add { x, feed/g.add { feed/' 'fsdpgen.op.add needs a value at 2'
+    finds "a missing input" arch/llama.lua 's/g\.linear { act, w/g.linear { act/' 'fsdpgen.op.linear needs a value at 2'
     finds "a number for an input" arch/gpt2.lua 's/g\.gelu { up/g.gelu { 1/' 'gelu[1] is integer, not fsdpgen.value'
     finds "an argument" arch/llama.lua 's/g:cut "mlp_up"/g:cut(3)/' 'name of g.cut is integer, not string'
     finds "a missing argument" arch/gpt2.lua 's/b:block("embed", "embed", "transformer."/b:block("embed", "embed"/' \
