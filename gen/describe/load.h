@@ -117,6 +117,11 @@ int record_push_env(Gen *g); /* a stranger's environment; its registry ref */
 int require_module(lua_State *L); /* upvalue 1: the Gen */
 
 /* set.c */
+/* rule_word.c: pushes what `op` is in an op.lua; was the rule on top of the stack written as
+ * `op.map { ... }`? */
+void rule_word_push(lua_State *L);
+bool rule_take_map(lua_State *L);
+
 void set_apply(Gen *g); /* --target and --set, on the raw record */
 
 bool dims_adds(const char *name); /* dims.c: is it a field of the trainer? */

@@ -41,13 +41,6 @@ typedef struct Reader {
 
 /* ---- rules ----------------------------------------------------------------------- */
 
-static int c_op(lua_State *L)
-{
-    luaL_checktype(L, 1, LUA_TTABLE);
-    lua_settop(L, 1);
-    return 1;
-}
-
 /* Runs the file, once; false after a message. */
 static bool run_rule(Reader *r, Source *s)
 {
@@ -61,7 +54,7 @@ static bool run_rule(Reader *r, Source *s)
     s->file = loader_add_file(g, s->path, s->text, s->bytes);
     env = sandbox_env(g->L);
     lua_rawgeti(L, LUA_REGISTRYINDEX, env);
-    lua_pushcfunction(L, c_op);
+    rule_word_push(L);
     lua_setfield(L, -2, "op");
     lua_pop(L, 1);
     if (sandbox_run(g->L, s->text, s->bytes, gen_printf(g, "@%s", s->path), env, 1)) {

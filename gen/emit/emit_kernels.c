@@ -103,7 +103,7 @@ void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int 
         lua_pop(L, 1);
         return;
     }
-    if (rule->info->from_disk)
+    if (rule->info->from_disk && !rule->info->map)
         diag_add(e->g, DIAG_NOTE, (Pos){.file = file}, NULL,
                  "this code becomes part of the trainer, which runs it");
     emit_target(e);

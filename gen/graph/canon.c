@@ -6,7 +6,8 @@
  * It contains every value with its dtype, which is where it is rounded; every node with
  * its inputs and attributes; parameters with their initial values; the fields of the
  * description that no graph shows. A built-in op is its canonical name and the version of
- * its arithmetic; an op from --ops is the text of its folder.
+ * its arithmetic; an op from --ops is the text of its folder, or its
+ * formula, in which inputs have no names.
  *
  * It does not contain what only people read (names of values, blocks and architectures; a
  * dump's spelling; a rule's comments, test cases and documentation), costs, templates,
@@ -72,6 +73,12 @@ static void put_ops(Gen *g, Text *t)
 
         if (i > 0 && !strcmp(info->canonical, used[i - 1]->info->canonical))
             continue;
+        if (info->map && ops_foreign(g, used[i])) {
+            text_printf(t, "arithmetic.%s = formula %016llx\n", info->canonical,
+                        (unsigned long long)hash_bytes(info->map->formula,
+                                                       strlen(info->map->formula)));
+            continue;
+        }
         if (ops_foreign(g, used[i])) {
             text_printf(t, "arithmetic.%s = text %016llx\n", info->canonical,
                         (unsigned long long)folder_hash(g, used[i]));

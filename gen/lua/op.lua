@@ -51,6 +51,8 @@
 --                                  by more than one rounding
 --   }
 --
+-- `op.map { y = "x * sigmoid(x)" }` makes such a rule of a formula: gen/lua/op_map.lua.
+--
 -- Dims are names, numbers, +, -, * and parentheses without blanks: "t 2*f", "t (h+2)*hd".
 -- A name alone, or a number times a name, binds the name; integer attributes are bound
 -- already. Instead of a text, dims may be a function of n that returns the shape.

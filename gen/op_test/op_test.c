@@ -412,6 +412,7 @@ static void push_host(lua_State *L, const OpTestOptions *o)
     emit_bool(L, "digests", o->digests);
     emit_bool(L, "golden", o->golden);
     emit_bool(L, "person", o->person);
+    emit_bool(L, "formulas", o->formulas);
     emit_bool(L, "cuda", test.cuda);
     emit_bool(L, "device", o->device != NULL);
 }

@@ -28,6 +28,7 @@ typedef struct OpTestOptions {
     int64_t cases, seed;
     int jobs;
     bool digests, golden; /* print them */
+    bool formulas;        /* only ops f1, f2, ...: many random formulas, which share files */
     bool person;          /* messages with places, one line for each op */
     bool exact_ends;      /* a sanitizer watches: no guard behind buffers */
     char *flight;         /* what runs now, to be read after a crash; or NULL */

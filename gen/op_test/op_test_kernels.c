@@ -205,6 +205,16 @@ static int open_unit(Kernels *k, const char *op)
     return k->units.count - 1;
 }
 
+/* Random formulas share files, each as many as one compiler takes in its stride. */
+static const char *formula_unit(Kernels *k, const OpRule *op)
+{
+    const int of_a_file = 150;
+
+    if (!k->o->formulas || !op->info->map || op->name[0] != 'f')
+        return op->name;
+    return gen_printf(k->g, "formulas%d", k->list.count / of_a_file);
+}
+
 /* A function of one signature around the kernel. */
 static void add_wrapper(const Kernels *k, Text *t, const OpRule *op, const char *name,
                         int n_operands, bool beta, bool workspace)
@@ -269,7 +279,7 @@ int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, 
         diag_stop_on_errors(k->g);
         gen_die("%s: no text", op->name);
     }
-    unit = open_unit(k, op->name);
+    unit = open_unit(k, formula_unit(k, op));
     s = &k->units.items[unit];
     host = take_prepared(k, s);
     gen_require(!k->cuda == !host,
@@ -430,13 +440,14 @@ static void show_log(Kernels *k, int unit)
 static void show_compiled(Kernels *k, int unit)
 {
     const SourceUnit *s = &k->units.items[unit];
-    const OpRule *op = ops_find(k->g, s->name);
-    const char *path = ops_template_path(k->g, op, k->cuda ? "cuda.cu" : "cpu.c"), *text;
+    const char *path, *text;
     size_t bytes = 0;
 
     if (!k->o->person || read_whole_file(unit_path(k, unit, "log"), &text, &bytes) != 0 ||
         !bytes)
         return;
+    path =
+        ops_template_path(k->g, ops_find(k->g, s->name), k->cuda ? "cuda.cu" : "cpu.c");
     print_line(stderr, "", "%s: %s: %s", path, s->failed ? "error" : "warning",
                s->failed ? "its kernels do not compile"
                          : "the compiler warns of its kernels");

@@ -8,6 +8,8 @@
 
 #include <dlfcn.h>
 
+#include <math.h>
+
 const RtParam run_param = {.name = "layers.1.w"};
 
 Dtype op_test_dtype(lua_State *L, int index)
@@ -82,11 +84,63 @@ static int l_joined(lua_State *L)
     return 1;
 }
 
+typedef struct Function {
+    float (*f32)(float), (*sim32)(float);
+    double (*f64)(double), (*sim64)(double);
+} Function;
+
+static float sim_sigmoidf(float x)
+{
+    return 1 / (1 + expf(-x));
+}
+
+static double sim_sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* The runtime's functions have no address: they are always inlined. */
+#define OWN(name)                                                                        \
+    static float own_##name##f(float x)                                                  \
+    {                                                                                    \
+        return rt_##name##f(x);                                                          \
+    }                                                                                    \
+    static double own_##name(double x)                                                   \
+    {                                                                                    \
+        return rt_##name(x);                                                             \
+    }
+OWN(exp)
+OWN(log)
+OWN(tanh)
+OWN(sigmoid)
+
+/* apply(name, dtype, x, simulated) -> the function as kernels of the CPU have it, or of
+ * the simulated device (sim_device.h) */
+static int l_apply(lua_State *L)
+{
+    static const char *const names[] = {"exp", "log", "tanh", "sigmoid", NULL};
+    static const Function functions[] = {
+        {own_expf, expf, own_exp, exp},
+        {own_logf, logf, own_log, log},
+        {own_tanhf, tanhf, own_tanh, tanh},
+        {own_sigmoidf, sim_sigmoidf, own_sigmoid, sim_sigmoid},
+    };
+    const Function *f = &functions[luaL_checkoption(L, 1, NULL, names)];
+    const double x = luaL_checknumber(L, 3);
+    const bool simulated = lua_toboolean(L, 4);
+
+    if (op_test_dtype(L, 2) == DT_F32)
+        lua_pushnumber(L, (simulated ? f->sim32 : f->f32)((float)x));
+    else
+        lua_pushnumber(L, (simulated ? f->sim64 : f->f64)(x));
+    return 1;
+}
+
 void op_test_numbers(lua_State *L)
 {
     static const luaL_Reg numbers[] = {
-        {"round", l_round}, {"noise", l_noise},   {"noisy", l_noisy},
-        {"split", l_split}, {"joined", l_joined}, {NULL, NULL},
+        {"round", l_round},   {"noise", l_noise}, {"noisy", l_noisy}, {"split", l_split},
+        {"joined", l_joined}, {"apply", l_apply}, {NULL, NULL},
     };
 
     luaL_setfuncs(L, numbers, 0);

@@ -208,66 +208,37 @@ static bool rule_has(lua_State *L, const OpRule *op, const char *key)
     return has;
 }
 
-/* Turns the list of problems on top of the stack into messages. */
-static void report_problems(Gen *g, const OpRule *op)
+/* Runs op.lua; its rule, in full, is on top of the stack. False after a message. */
+static bool run_rule(Gen *g, OpRule *op)
 {
     lua_State *L = g->L;
-    int n = (int)sandbox_length(L, -1);
+    OpInfo *info = op->info;
+    int env = sandbox_env(g->L), status;
 
-    for (int i = 0; i < n; i++) {
-        const char *key, *item, *message, *help;
-
-        lua_rawgeti(L, -1, i + 1);
-        key = field_text(g, "key");
-        item = field_text(g, "item");
-        message = field_text(g, "message");
-        help = field_text(g, "help");
-        lua_pop(L, 1);
-        diag_add(g, DIAG_ERROR, ops_place(g, op, key, item), help, "op %s: %s", op->name,
-                 message);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, env);
+    rule_word_push(L);
+    lua_setfield(L, -2, "op");
+    lua_pop(L, 1);
+    status = sandbox_run(g->L, info->text, info->text_bytes,
+                         gen_printf(g, "@%s", info->path), env, 1);
+    luaL_unref(L, LUA_REGISTRYINDEX, env);
+    if (status) {
+        ops_report_lua(g, op);
+        return false;
     }
+    return !rule_take_map(L) || ops_map_expand(g, op);
 }
 
-/* `op { ... }` in a rule's file: marks the table and returns it. */
-static int c_op(lua_State *L)
-{
-    luaL_checktype(L, 1, LUA_TTABLE);
-    lua_settop(L, 1);
-    return 1;
-}
-
-/* Registry reference of the function that an embedded file returns. */
-static int load_function(Gen *g, const char *path)
-{
-    const Embedded *e = embed_find(path);
-
-    gen_require(e, "%s is not embedded", path);
-    if (sandbox_run(g->L, (const char *)e->data, e->bytes, gen_printf(g, "@%s", path),
-                    LUA_NOREF, 1))
-        sandbox_fault(g->L, path);
-    return luaL_ref(g->L, LUA_REGISTRYINDEX);
-}
-
-/* Runs op.lua and checks it; checker: registry reference of gen/lua/op.lua's function. */
-static bool load_rule(Gen *g, OpRule *op, int checker)
+/* Checks the rule on top of the stack, which it takes; checker: registry ref of
+ * gen/lua/op.lua's function. */
+static bool take_rule(Gen *g, OpRule *op, int checker)
 {
     lua_State *L = g->L;
     OpInfo *info = op->info;
     const KernelLibrary *library = g->model.kernel_library;
-    int env = sandbox_env(g->L), problems;
+    int problems;
     size_t bytes;
 
-    lua_rawgeti(L, LUA_REGISTRYINDEX, env);
-    lua_pushcfunction(L, c_op);
-    lua_setfield(L, -2, "op");
-    lua_pop(L, 1);
-    if (sandbox_run(g->L, info->text, info->text_bytes, gen_printf(g, "@%s", info->path),
-                    env, 1)) {
-        ops_report_lua(g, op);
-        luaL_unref(L, LUA_REGISTRYINDEX, env);
-        return false;
-    }
-    luaL_unref(L, LUA_REGISTRYINDEX, env);
     lua_pushvalue(L, -1);
     op->lua_ref = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_rawgeti(L, LUA_REGISTRYINDEX, checker);
@@ -278,7 +249,7 @@ static bool load_rule(Gen *g, OpRule *op, int checker)
         return false;
     }
     problems = (int)sandbox_length(L, -1);
-    report_problems(g, op);
+    ops_report_problems(g, op);
     lua_pop(L, 1);
     if (!problems) {
         read_rule(g, op);
@@ -418,6 +389,37 @@ static void add_disk(Gen *g, const char *dir)
     }
 }
 
+/* ---- gradients of formulas ------------------------------------------------------- */
+
+static bool op_named(const Gen *g, const char *name)
+{
+    for (int i = 0; i < g->ops.count; i++)
+        if (!strcmp(g->ops.items[i].name, name))
+            return true;
+    return false;
+}
+
+static void add_gradients(Gen *g, int checker)
+{
+    int count = g->ops.count;
+
+    for (int i = 0; i < count && !diag_errors(g); i++) {
+        OpRule gradient = {0};
+
+        if (!ops_map_gradient(g, &g->ops.items[i], &gradient))
+            continue;
+        if (op_named(g, gradient.name))
+            diag_add(g, DIAG_ERROR, ops_place(g, &g->ops.items[i], NULL, NULL),
+                     "give one of them another name, or this op a `backward`",
+                     "op %s: its gradient is %s, and there is an op %s already",
+                     g->ops.items[i].name, gradient.name, gradient.name);
+        else if (take_rule(g, &gradient, checker) && ops_map_finish(g, &gradient))
+            *gen_push(g, &g->ops) = gradient;
+    }
+    if (g->ops.count)
+        qsort(g->ops.items, (size_t)g->ops.count, sizeof *g->ops.items, by_name);
+}
+
 /* ---- forms: ops without their optional outputs ----------------------------------- */
 
 /* Adds the form of an op without the outputs marked with this word; maker: registry
@@ -429,12 +431,11 @@ static void add_form(Gen *g, int of, const char *word, int maker)
     OpRule form = *op;
     const char *name = gen_printf(g, "%s_%s", op->name, word);
 
-    for (int i = 0; i < g->ops.count; i++)
-        if (!strcmp(g->ops.items[i].name, name)) {
-            diag_add(g, DIAG_ERROR, ops_place(g, op, "outputs", word), NULL,
-                     "op %s: there is an op %s already", op->name, name);
-            return;
-        }
+    if (op_named(g, name)) {
+        diag_add(g, DIAG_ERROR, ops_place(g, op, "outputs", word), NULL,
+                 "op %s: there is an op %s already", op->name, name);
+        return;
+    }
     form.name = name;
     form.info = gen_alloc(g, sizeof *form.info);
     *form.info = *op->info;
@@ -458,7 +459,7 @@ static void add_form(Gen *g, int of, const char *word, int maker)
 
 static void add_forms(Gen *g)
 {
-    int maker = load_function(g, "gen/lua/op_form.lua"), count = g->ops.count;
+    int maker = ops_load_function(g, "gen/lua/op_form.lua"), count = g->ops.count;
 
     for (int i = 0; i < count; i++)
         for (int k = 0; k < g->ops.items[i].n_out; k++) {
@@ -485,11 +486,11 @@ void ops_load(Gen *g)
         add_disk(g, g->opt.ops_dir);
     if (g->ops.count)
         qsort(g->ops.items, (size_t)g->ops.count, sizeof *g->ops.items, by_name);
-    checker = load_function(g, "gen/lua/op.lua");
+    checker = ops_load_function(g, "gen/lua/op.lua");
     for (int i = 0; i < g->ops.count; i++) {
         OpRule *op = &g->ops.items[i];
 
-        if (!load_rule(g, op, checker)) {
+        if (!run_rule(g, op) || !take_rule(g, op, checker) || !ops_map_finish(g, op)) {
             if (sandbox_of(g->L)->expired)
                 break; /* no later rule could run */
             continue;
@@ -501,6 +502,8 @@ void ops_load(Gen *g)
             sum = op;
         }
     }
+    if (!diag_errors(g))
+        add_gradients(g, checker);
     luaL_unref(g->L, LUA_REGISTRYINDEX, checker);
     if (!diag_errors(g))
         add_forms(g);
@@ -579,7 +582,7 @@ const char *ops_template_path(Gen *g, const OpRule *op, const char *file)
     return gen_printf(g, "%s/%s", op->folder, file);
 }
 
-const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes)
+const char *ops_folder_file(Gen *g, const OpRule *op, const char *file, size_t *bytes)
 {
     const char *path = ops_template_path(g, op, file), *text;
     const Embedded *e;

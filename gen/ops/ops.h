@@ -23,6 +23,15 @@ typedef struct Axis {
     bool reduction;
 } Axis;
 
+/* An op that is a formula: ops_map.c. */
+typedef struct OpMap {
+    const char *cpu, *cuda; /* the templates that its folder would have */
+    const char *formula;    /* as the numerics hash has it */
+    const char *gradient;   /* the op of its gradient, or NULL */
+    int gradient_ref;       /* what op_map.lua says of it */
+    int interpret_ref;      /* interpret(n, arithmetic): `reference` in any arithmetic */
+} OpMap;
+
 typedef struct OpInfo {
     int n_attrs, n_axes;
     AttrSpec *attrs;       /* sorted by key */
@@ -35,6 +44,7 @@ typedef struct OpInfo {
     const char *text;      /* op.lua */
     size_t text_bytes;
     bool from_disk;
+    const OpMap *map;      /* NULL: the folder has its kernels */
     int arithmetic;        /* version of its bits; 0: the rule states none */
     const char *canonical; /* its name in the hash: its own unless the rule states another */
     bool states_canonical;
@@ -52,7 +62,7 @@ const char *ops_nearest(Gen *g, const char *name); /* for "did you mean" */
  * none. It has the op's other outputs, in their order. */
 const OpRule *ops_form(const Gen *g, const OpRule *op, const bool *dead);
 /* A file of the op's folder ("cpu.c"), or NULL. */
-const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes);
+const char *ops_folder_file(Gen *g, const OpRule *op, const char *file, size_t *bytes);
 /* The library whose kernel replaces the target's own for this op; or NULL. */
 const KernelLibrary *ops_kernel_library(const Gen *g, const OpRule *op);
 /* The file of the folder with the kernel: that library's, or the target's. */
@@ -78,6 +88,21 @@ bool same_shape(const Value *a, const Value *b);
 bool attr_from_model(const Gen *g, const char *name, Attr *a);
 const char *attr_type_name(int type); /* as op.lua writes it */
 
+/* ops_map.c */
+/* Registry ref of what an embedded file of gen/lua returns. */
+int ops_load_function(Gen *g, const char *path);
+/* The table of `op.map { ... }` on top of the stack becomes a rule. False after a message. */
+bool ops_map_expand(Gen *g, OpRule *op);
+/* The op of its gradient, whose rule is then on top of the stack; false: it has none. */
+bool ops_map_gradient(Gen *g, const OpRule *op, OpRule *gradient);
+/* After the rule is checked: what tests may ask of it. */
+bool ops_map_finish(Gen *g, const OpRule *op);
+/* The text of a kernel's template, of a formula or from the folder; or NULL. */
+const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes);
+
+/* The list of problems on top of the stack, { key, item, message, help } or with { at, length }
+ * a place in the text of key, becomes messages. */
+void ops_report_problems(Gen *g, const OpRule *op);
 /* Where op.lua writes a field of the rule (or, with item, a word in it). From then on messages can
  * show lines of that file. */
 Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item);

@@ -23,15 +23,15 @@ const char *ops_file(int i)
 
 bool ops_foreign(Gen *g, const OpRule *op)
 {
-    const char *folder = op->info->form_of ? op->info->form_of : op->name;
+    const char *folder = strrchr(op->folder, '/');
 
     if (!op->info->from_disk || g->opt.ops_shared)
         return false;
     for (int i = 0; ops_file(i); i++) {
         const Embedded *e =
-            embed_find(gen_printf(g, "templates/ops/%s/%s", folder, ops_file(i)));
+            embed_find(gen_printf(g, "templates/ops%s/%s", folder, ops_file(i)));
         size_t bytes;
-        const char *text = ops_template(g, op, ops_file(i), &bytes);
+        const char *text = ops_folder_file(g, op, ops_file(i), &bytes);
 
         if (!text != !e || (e && (e->bytes != bytes || memcmp(e->data, text, bytes))))
             return true;

@@ -3,6 +3,7 @@
  * Lua's message. Out: a place with file, line and column; the file's text, for messages
  * to show. */
 #include "base/lex.h"
+#include "base/sandbox.h"
 #include "ops/ops.h"
 
 #include <stdlib.h>
@@ -47,7 +48,7 @@ Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item)
         const LexTable *t = f->tables.items[i];
         const LexField *field;
 
-        if (!t->callee || strcmp(t->callee, "op") != 0)
+        if (!t->callee || (strcmp(t->callee, "op") != 0 && strcmp(t->callee, "map") != 0))
             continue;
         pos = t->callee_pos;
         field = key ? lex_field(t, key) : NULL;
@@ -59,6 +60,73 @@ Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item)
         break;
     }
     return pos;
+}
+
+/* Inside the text that is the field's value, `at` bytes from its beginning; the field's
+ * key where the text is not written there in one piece. */
+static Pos text_place(Gen *g, const OpRule *op, const char *key, int at, int length)
+{
+    const OpInfo *info = op->info;
+    const LexFile *f = lex_file(g, info->path, info->text, info->text_bytes);
+    const LexField *field = NULL;
+    const char *p = info->text;
+    Pos pos = ops_place(g, op, key, NULL);
+
+    for (int i = 0; f && i < f->tables.count && !field; i++)
+        if (f->tables.items[i]->callee && !strcmp(f->tables.items[i]->callee, "map"))
+            field = lex_field(f->tables.items[i], key);
+    if (!field)
+        return pos;
+    for (int line = 1; line < field->value.line && (p = strchr(p, '\n')); line++)
+        p++;
+    if (!p || (p[field->value.col - 1] != '"' && p[field->value.col - 1] != '\''))
+        return pos;
+    p += field->value.col;
+    for (int i = 0; i < at; i++)
+        if (p[i] == '\\' || p[i] == '\n' || !p[i])
+            return pos;
+    return (Pos){info->path, field->value.line, field->value.col + 1 + at, length};
+}
+
+static const char *text_of(Gen *g, const char *key)
+{
+    const char *s;
+
+    lua_getfield(g->L, -1, key);
+    s = lua_isstring(g->L, -1) ? gen_strdup(g, lua_tostring(g->L, -1)) : NULL;
+    lua_pop(g->L, 1);
+    return s;
+}
+
+static int number_of(lua_State *L, const char *key)
+{
+    int v;
+
+    lua_getfield(L, -1, key);
+    v = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    return v;
+}
+
+void ops_report_problems(Gen *g, const OpRule *op)
+{
+    lua_State *L = g->L;
+    int n = (int)sandbox_length(L, -1);
+
+    for (int i = 0; i < n; i++) {
+        const char *key, *message, *help;
+        Pos pos;
+
+        lua_rawgeti(L, -1, i + 1);
+        key = text_of(g, "key");
+        message = text_of(g, "message");
+        help = text_of(g, "help");
+        pos = text_of(g, "at")
+                  ? text_place(g, op, key, number_of(L, "at"), number_of(L, "length"))
+                  : ops_place(g, op, key, text_of(g, "item"));
+        lua_pop(L, 1);
+        diag_add(g, DIAG_ERROR, pos, help, "op %s: %s", op->name, message);
+    }
 }
 
 /* The place of Lua's message about a line: the word it quotes, or the line's first. */

@@ -60,6 +60,49 @@ outside_examples() {
     fi
 }
 
+# Ops of one line: a network of formulas trains, to the same bits on 1, 2 and 4 ranks, and to those of
+# squared_relu written by hand; with its weights of the gate frozen; and its CUDA is emitted.
+outside_formulas() {
+    local dir=$WORK/formulas away=$WORK/formulas.away first last flags
+    mkdir -p "$away" && cp -r "$ROOT/tests/e2e/outside/." "$away"
+    if ! generate "$dir" "$away/formula_net.lua" --ops "$away/ops" || ! build_trainer "$dir" ||
+       ! train "$dir" "$data" 40; then
+        bad "formulas train" "$dir.log"
+        return
+    fi
+    first=$(loss_of 1 "$dir.jsonl")
+    last=$(loss_of 40 "$dir.jsonl")
+    check "formulas train: loss $first to $last" \
+        awk "BEGIN { exit !($first > 5 && $last < $first - 1.5) }"
+    check "no kernel of others is in it" sh -c "! grep -q 'ops/.*becomes part' '$dir.log'"
+    while read -r flags; do
+        rm -rf "$dir.2" "$dir".2.*
+        # shellcheck disable=SC2086
+        if generate "$dir.2" "$away/formula_net.lua" --ops "$away/ops" $flags &&
+           build_trainer "$dir.2" && train "$dir.2" "$data" 40 &&
+           cmp -s "$dir.result" "$dir.2.result"; then
+            ok "formulas give equal bits with $flags"
+        else
+            bad "formulas with $flags" "$dir.2.log"
+        fi
+    done <<'TABLE'
+--set mesh.shard=2 --set recompute=block
+--set mesh.shard=4 --set wrap=2
+--set fuse=false
+TABLE
+    sed -i 's/g.relu2/g.squared_relu/' "$away/arch/formula_net.lua"
+    rm -rf "$dir.2" "$dir".2.*
+    generate "$dir.2" "$away/formula_net.lua" --ops "$away/ops" && build_trainer "$dir.2" &&
+        train "$dir.2" "$data" 40
+    check "and the bits of the op written by hand" cmp -s "$dir.result" "$dir.2.result"
+    for flags in "--target cuda" "--set groups={{match=\"*scale*\",frozen=true}}"; do
+        rm -rf "$dir.2" "$dir".2.*
+        # shellcheck disable=SC2086
+        check "formulas are emitted with $flags" generate "$dir.2" \
+            "$ROOT/tests/e2e/outside/formula_net.lua" --ops "$ROOT/tests/e2e/outside/ops" $flags
+    done
+}
+
 # The same bits of the optimizer from outside: resumed in the middle, and cut otherwise.
 outside_optimizer_bits() {
     local dir=$1 flags

@@ -37,6 +37,7 @@ part param_counts param_counts
 part shipped shipped
 part outside_user outside_user
 part outside_examples outside_examples
+part outside_formulas outside_formulas
 part outside_optimizer outside_optimizer
 part outside_optimizer_rules outside_optimizer_rules
 part outside_optimizer_copies outside_optimizer_copies

@@ -103,6 +103,21 @@ same "one that is not used is outside the hash" "$plain" \
     "$(hash_of "$models/tiny_llama.lua" --ops "$WORK/moved")"
 
 # A user's op, its backward and a fused op of it: matched, and the same gradients.
+# A formula is its operations: not its names, its text's blanks or what is written around it.
+cp -r "$ROOT/tests/e2e/outside" "$WORK/formulas"
+formula_hash() { hash_of "$WORK/formulas/formula_net.lua" --ops "$WORK/formulas/ops"; }
+formula=$(formula_hash)
+formula_is() { # WHAT same|other FORMULA: of relu2
+    printf '%s\n' "$3" >"$WORK/formulas/ops/relu2/op.lua"
+    $2 "a formula's $1 is $([ $2 = same ] && echo outside || echo inside) the hash" "$formula" "$(formula_hash)"
+}
+formula_is "spelling" same 'return op.map { y = "max( (x),0)^2" }'
+formula_is "input's name" same 'return op.map { doc = "relu, squared", out = "square(relu(value))" }'
+formula_is "order of operations" other 'return op.map { y = "relu(x) * relu(x)" }'
+formula_is "numbers" other 'return op.map { y = "max(x, 1e-9)^2" }'
+formula_is "own backward" other \
+    'return op.map { y = "square(relu(x))", backward = function(g, n, d) return { x = d.y } end }'
+
 "$FSDPGEN" "$here/user/model.lua" --ops "$here/user/ops" --dump=fuse >"$WORK/user" 2>"$WORK/err"
 check "a user's op differentiates and fuses" \
     grep -q 'scale_add(.*by=0.5' "$WORK/user"

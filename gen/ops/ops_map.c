@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ops_map.c: ops that are a formula, `op.map { ... }`. In: their table. Out: by
+ * gen/lua/op_map.lua the rule that `op { ... }` would be, and in OpInfo the texts of
+ * their kernels, their formula for the numerics hash, and the op of their gradient. */
+#include "ops/ops.h"
+#include "base/sandbox.h"
+
+#include <string.h>
+
+static const char map_file[] = "gen/lua/op_map.lua";
+
+int ops_load_function(Gen *g, const char *path)
+{
+    const Embedded *e = embed_find(path);
+
+    gen_require(e, "%s is not embedded", path);
+    if (sandbox_run(g->L, (const char *)e->data, e->bytes, gen_printf(g, "@%s", path),
+                    LUA_NOREF, 1))
+        sandbox_fault(g->L, path);
+    return luaL_ref(g->L, LUA_REGISTRYINDEX);
+}
+
+static void push_tool(Gen *g, const char *name, const char *path)
+{
+    int ref = ops_load_function(g, path);
+
+    lua_rawgeti(g->L, LUA_REGISTRYINDEX, ref);
+    lua_setfield(g->L, -2, name);
+    luaL_unref(g->L, LUA_REGISTRYINDEX, ref);
+}
+
+static const char *text_of(Gen *g, const char *key)
+{
+    const char *s;
+
+    lua_getfield(g->L, -1, key);
+    s = lua_isstring(g->L, -1) ? gen_strdup(g, lua_tostring(g->L, -1)) : NULL;
+    lua_pop(g->L, 1);
+    return s;
+}
+
+/* From the result of op_map.lua on top of the stack; leaves its rule there instead. */
+static OpMap *read_map(Gen *g, const char *own)
+{
+    lua_State *L = g->L;
+    OpMap *map = gen_alloc(g, sizeof *map);
+
+    map->cpu = text_of(g, "cpu");
+    map->cuda = text_of(g, "cuda");
+    map->formula = gen_printf(g, "%s%s", text_of(g, "formula"), own);
+    map->gradient = text_of(g, "derived_name");
+    lua_getfield(L, -1, "interpret");
+    map->interpret_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_getfield(L, -1, "derived");
+    map->gradient_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_getfield(L, -1, "rule");
+    lua_remove(L, -2);
+    return map;
+}
+
+/* Nothing else of the folder would be looked at. */
+static bool check_folder(Gen *g, const OpRule *op)
+{
+    for (int i = 1; ops_file(i); i++) {
+        size_t bytes;
+
+        if (!ops_folder_file(g, op, ops_file(i), &bytes))
+            continue;
+        diag_add(g, DIAG_ERROR, (Pos){.file = ops_template_path(g, op, ops_file(i))},
+                 "delete it, or write the rule as op { ... }",
+                 "op %s: op.map makes the kernels from the formula", op->name);
+        return false;
+    }
+    return true;
+}
+
+bool ops_map_expand(Gen *g, OpRule *op)
+{
+    lua_State *L = g->L;
+    int given = lua_gettop(L), map = ops_load_function(g, map_file);
+    bool own;
+
+    lua_getfield(L, given, "backward");
+    own = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, map);
+    luaL_unref(L, LUA_REGISTRYINDEX, map);
+    lua_insert(L, given);
+    lua_pushstring(L, op->name);
+    lua_createtable(L, 0, 3);
+    push_tool(g, "formula", "gen/lua/formula.lua");
+    push_tool(g, "grad", "gen/lua/formula_grad.lua");
+    push_tool(g, "kernel", "gen/lua/formula_kernel.lua");
+    if (sandbox_status(L, lua_pcall(L, 3, 2, 0))) {
+        ops_report_lua(g, op);
+        return false;
+    }
+    if (sandbox_length(L, -1) > 0) {
+        ops_report_problems(g, op);
+        lua_pop(L, 2);
+        return false;
+    }
+    lua_pop(L, 1);
+    op->info->map =
+        read_map(g, own ? gen_strndup(g, op->info->text, op->info->text_bytes) : "");
+    return check_folder(g, op);
+}
+
+bool ops_map_gradient(Gen *g, const OpRule *op, OpRule *gradient)
+{
+    const OpMap *map = op->info->map;
+
+    if (!map || !map->gradient)
+        return false;
+    *gradient = (OpRule){.name = map->gradient, .folder = op->folder};
+    gradient->info = gen_alloc(g, sizeof *gradient->info);
+    *gradient->info = (OpInfo){.path = op->info->path,
+                               .text = op->info->text,
+                               .text_bytes = op->info->text_bytes,
+                               .from_disk = op->info->from_disk};
+    lua_rawgeti(g->L, LUA_REGISTRYINDEX, map->gradient_ref);
+    gradient->info->map = read_map(g, "");
+    return true;
+}
+
+bool ops_map_finish(Gen *g, const OpRule *op)
+{
+    lua_State *L = g->L;
+
+    if (!op->info->map)
+        return true;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, op->lua_ref);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, op->info->map->interpret_ref);
+    lua_setfield(L, -2, "interpret");
+    lua_pop(L, 1);
+    return true;
+}
+
+const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes)
+{
+    const OpMap *map = op->info->map;
+    const char *text;
+
+    if (!map)
+        return ops_folder_file(g, op, file, bytes);
+    text = !strcmp(file, "cpu.c")     ? map->cpu
+           : !strcmp(file, "cuda.cu") ? map->cuda
+                                      : NULL;
+    *bytes = text ? strlen(text) : 0;
+    return text;
+}

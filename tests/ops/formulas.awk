@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# formulas.awk: random formulas as op folders. In: -v seed, -v count, -v dir. Out: the folders
+# dir/f1, dir/f2, ..., each with an op.lua. Formulas are smooth but for max, min, abs and select, and
+# of numbers from -2 to 2 they make no large ones, so that differences of them are exact enough.
+
+# 0..n-1; the same everywhere
+function random(n) {
+    state = (state * 16807) % 2147483647
+    return int(state / 2147483647 * n)
+}
+
+function pick(list, parts) { return parts[1 + random(split(list, parts, " "))] }
+
+function number() { return pick("0.5 2 3 0.25 1.5 0.044715 0.1 1") }
+
+# Never a number alone: a compiler may compute a function of it as no device does.
+function leaf() {
+    if (random(6) == 0) return "(" number() pick("* + -") pick(inputs) ")"
+    return pick(inputs)
+}
+
+# what is never near 0
+function positive(depth) { return "(" number() " + square(" formula(depth) "))" }
+
+function formula(depth, kind, a, b) {
+    if (depth <= 0) return leaf()
+    kind = random(22)
+    a = formula(depth - 1)
+    if (kind < 4) return "(" a " + " formula(depth - 1) ")"
+    if (kind < 7) return "(" a " - " formula(depth - 1) ")"
+    if (kind < 10) return leaf() " * " bounded(depth - 1)
+    if (kind == 10) return "-" bounded(depth - 1)
+    if (kind == 11) return a " / " positive(depth - 2)
+    if (kind == 12) return pick("relu silu gelu softplus") "(" a ")"
+    if (kind == 13) return "log" positive(depth - 1)
+    if (kind == 14) return pick("sqrt rsqrt") positive(depth - 1)
+    if (kind == 15) return pick("max min") "(" a ", " formula(depth - 1) ")"
+    if (kind == 16) return "abs(" a ")"
+    if (kind == 17) return "softcap(" a ", " number() ")"
+    if (kind == 18) return "select(" a " " pick("< <= > >=") " " leaf() ", " formula(depth - 2) ", " leaf() ")"
+    if (kind == 19) return "exp(min(" a ", 1))"
+    if (kind == 20) return bounded(depth - 1) "^" pick("2 3 4")
+    return bounded(depth)
+}
+
+# from -1 to 1, or a leaf
+function bounded(depth) {
+    if (random(4) == 0) return leaf()
+    return pick("tanh sigmoid") "(" formula(depth - 1) ")"
+}
+
+BEGIN {
+    state = 1 + (seed * 7919 + 12345) % 2147483646
+    for (i = 0; i < 10; i++) random(2)
+    all[1] = "x"; all[2] = "x g"; all[3] = "x x g w[d]"; all[4] = "gate up up"; all[5] = "x w[d] b[d]"
+    for (i = 1; i <= count; i++) {
+        shape = 1 + random(5)
+        inputs = all[shape]
+        first = shape == 4 ? "gate" : "x"
+        text = first " * 0.5 + " formula(2 + random(3))
+        if (length(text) > 900) text = first " * " first
+        parts = shape == 4 ? " parts = { gu = { \"gate\", \"up\" } }," : ""
+        folder = dir "/f" i
+        system("mkdir -p " folder)
+        file = folder "/op.lua"
+        printf "return op.map {%s y = \"%s\",\n    cases = function(r) return { t = r(1, 3), d = r(1, 21) } end }\n", parts, text > file
+        close(file)
+    }
+}

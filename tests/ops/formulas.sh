@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Random formulas (formulas.awk) as ops: their derivatives against finite differences, and the bits of
+# their kernels, on the CPU and on the simulated device, against a plain interpreter; many of them in
+# one file of C. And faults planted in the generator, which that must find. In: the op_test binary,
+# `cuda` where a device can be simulated. Out: exit 1 if anything differs. FULL=1: 1,000 of them, all
+# faults; else 60, and the fault that SEED chooses.
+set -u
+op_test=$1 root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+seed=${SEED:-1}
+if [ "${FULL:-0}" = 1 ]; then count=1000 simulated=200; else count=60 simulated=24; fi
+
+# formulas COUNT TARGET OPTION...
+formulas() {
+    rm -rf "$work/ops" "$work/run"
+    mkdir -p "$work/ops" "$work/run"
+    awk -v seed="$seed" -v count="$1" -v dir="$work/ops" -f "$root/tests/ops/formulas.awk"
+    target=$2
+    shift 2
+    "$op_test" --work "$work/run" --ops "$work/ops" --formulas yes --cases 1 --seed "$seed" \
+        --target "$target" "$@" >"$work/log" 2>&1
+}
+
+failed=0
+for target in cpu ${2:-}; do
+    n=$count
+    [ $target = cpu ] || n=$simulated
+    if formulas "$n" $target; then
+        echo "formulas: $n on $target: $(grep ' kernels, ' "$work/log")"
+    else
+        echo "formulas: seed $seed, of $n on $target:"
+        tail -n 20 "$work/log"
+        failed=1
+    fi
+done
+
+# fault FILE SED WHAT
+number=0
+fault() {
+    number=$((number + 1))
+    [ "${FULL:-0}" = 1 ] || [ $((seed % 6 + 1)) = $number ] || return 0
+    rm -rf "$work/share"
+    mkdir -p "$work/share"
+    cp -R "$root/gen" "$root/templates" "$root/models" "$root/runtime" "$work/share"
+    sed -i "$2" "$work/share/gen/lua/$1"
+    if cmp -s "$work/share/gen/lua/$1" "$root/gen/lua/$1"; then
+        echo "formulas: \"$2\" changes nothing in $1"
+        failed=1
+    elif formulas 25 cpu --share "$work/share" || ! grep -q FAIL "$work/log"; then
+        echo "formulas: missed: $3"
+        failed=1
+    else
+        echo "formulas: found: $3 ($(grep -m 1 FAIL "$work/log"))"
+    fi
+}
+fault formula_grad.lua '/^  tanh = /s/num(1)/num(1.001)/' 'the derivative of tanh, 0.001 off'
+fault formula_grad.lua '/^  div = /s/b:neg(b:mul/(b:mul/' 'the derivative of a quotient, without its sign'
+fault formula_grad.lua '/^  max = /,/^  end/s/zero, d)/zero, zero)/' 'the second argument of max without derivative'
+fault formula_grad.lua 's/^  if a == b then return self:num(0) end/  if a == b then return a end/' 'a - a is not 0'
+fault formula_kernel.lua 's/rt_%s${_f}/rt_%s/' 'functions of f64 in f32'
+fault formula.lua 's/at_least(node\[2\], own + 1)/at_least(node[2], own)/' 'a - (b - c) without parentheses'
+exit $failed
