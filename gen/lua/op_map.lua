@@ -301,7 +301,7 @@ local function rule_of(tools, program)
   return rule, run
 end
 
--- Formulas by the places of operands: another name of an input is no other arithmetic.
+-- Formulas by the places of operands: the name of an input does not change the arithmetic.
 local function canonical(tools, program)
   local where, nodes, kinds = {}, {}, {}
   for k, o in ipairs(program.inputs) do
@@ -395,7 +395,7 @@ function Map:backward_program(dy, outputs)
            doc = "gradient of " .. self.name .. (#doc < 60 and ": " .. doc or "") }
 end
 
--- backward(g, n, d) of the op, by what gradient() said of its inputs.
+-- backward(g, n, d) of the op, from the two results of gradient().
 function Map:backward(program, by_name)
   local out, name, inputs = self.outputs[1].name, self.name .. "_bwd", self.inputs
   return function(g, n, d)
