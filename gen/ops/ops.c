@@ -401,9 +401,7 @@ static bool op_named(const Gen *g, const char *name)
 
 static void add_gradients(Gen *g, int checker)
 {
-    int count = g->ops.count;
-
-    for (int i = 0; i < count && !diag_errors(g); i++) {
+    for (int i = 0, count = g->ops.count; i < count && !diag_errors(g); i++) {
         OpRule gradient = {0};
 
         if (!ops_map_gradient(g, &g->ops.items[i], &gradient))
@@ -416,8 +414,6 @@ static void add_gradients(Gen *g, int checker)
         else if (take_rule(g, &gradient, checker) && ops_map_finish(g, &gradient))
             *gen_push(g, &g->ops) = gradient;
     }
-    if (g->ops.count)
-        qsort(g->ops.items, (size_t)g->ops.count, sizeof *g->ops.items, by_name);
 }
 
 /* ---- forms: ops without their optional outputs ----------------------------------- */
