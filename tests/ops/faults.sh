@@ -108,7 +108,7 @@ fault gather_rows cpu.c 's/i \/ " .. seq .. "/0 \/ " .. seq .. "/' 'rows of the 
 fault gather_rows_bwd cpu.c 's/sum\[j\] += /sum[j] = /' 'a row that was taken twice'
 fault embed_bwd cpu.c 's/if (beta == 0)/if (beta != 0)/' 'clears when it should add'
 if command -v g++ >/dev/null; then
-    fault attention cuda.cu 's/rt_block_sync(); .. these are.*//' \
+    fault attention cuda.cu 's/rt_block_sync(); .. these have.*//' \
         'a barrier before tiles are read is missing'
     fault attention cuda.cu 's/rt_cp_async_wait(0);//' 'tiles are read on their way'
     fault attention cuda.cu 's/key0 + KEYS > own + 1/key0 > own + 1/' 'an edge is not masked'

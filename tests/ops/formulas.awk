@@ -58,6 +58,11 @@ BEGIN {
         inputs = all[shape]
         first = shape == 4 ? "gate" : "x"
         text = first " * 0.5 + " formula(2 + random(3))
+        if (i <= 2) { # what the planted faults of formulas.sh need, whatever the seed
+            shape = 2
+            first = "x"
+            text = i == 1 ? "x * 0.5 + tanh(g) / (1 + square(x)) + max(x, g) - (g - (x - g))" : "x + x * (g - g)"
+        }
         if (length(text) > 900) text = first " * " first
         parts = shape == 4 ? " parts = { gu = { \"gate\", \"up\" } }," : ""
         folder = dir "/f" i
