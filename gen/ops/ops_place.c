@@ -4,6 +4,7 @@
  * to show. */
 #include "base/lex.h"
 #include "base/sandbox.h"
+#include "describe/load.h"
 #include "ops/ops.h"
 
 #include <stdlib.h>
@@ -153,6 +154,7 @@ void ops_report_lua(Gen *g, const OpRule *op)
     const OpInfo *info = op->info;
     const char *text = lua_tostring(g->L, -1);
     const char *shown = text ? text : "unknown error", *after = strstr(shown, "op.lua:");
+    const char *help = NULL;
     Pos pos = {.file = info->path, .line = 1, .col = 1};
 
     if (after) {
@@ -164,7 +166,8 @@ void ops_report_lua(Gen *g, const OpRule *op)
             pos = line_pos(g, info, (int)min_i64(line, INT32_MAX), shown);
         }
     }
+    shown = lua_plain(g, shown, &help);
     diag_source(g, info->path, info->text, info->text_bytes);
-    diag_add(g, DIAG_ERROR, pos, NULL, "op %s: %s", op->name, shown);
+    diag_add(g, DIAG_ERROR, pos, help, "op %s: %s", op->name, shown);
     lua_pop(g->L, 1);
 }
