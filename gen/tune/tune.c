@@ -242,7 +242,7 @@ static int write_override(Tune *t)
     tune_override(t, &text);
     unlink(beside);
     fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    good = fd >= 0 && write(fd, text.s, text.len) == (ssize_t)text.len && fsync(fd) == 0;
+    good = fd >= 0 && file_write_all(fd, text.s, text.len) && fsync(fd) == 0;
     good = (fd < 0 || close(fd) == 0) && good && rename(beside, path) == 0;
     if (good)
         return EXIT_DONE;

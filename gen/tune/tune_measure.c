@@ -60,12 +60,23 @@ static int make_work(Tune *t)
                     "the folder of the trainers cannot be made");
 }
 
+enum { HEAD_WORDS = 256 }; /* of a token file of llm.c's */
+
+static void make_head(uint32_t head[HEAD_WORDS], bool wide, int64_t n)
+{
+    memset(head, 0, sizeof(uint32_t[HEAD_WORDS]));
+    head[0] = wide ? 20240801 : 20240520;
+    head[1] = wide ? 7 : 1;
+    head[2] = (uint32_t)n;
+}
+
 static void put_tokens(FILE *f, const TunePlan *p, int64_t n)
 {
     const bool wide = p->vocab > 65536;
-    uint32_t head[256] = {wide ? 20240801 : 20240520, wide ? 7 : 1, (uint32_t)n};
+    uint32_t head[HEAD_WORDS];
     uint64_t state = 1;
 
+    make_head(head, wide, n);
     fwrite(head, sizeof head, 1, f);
     for (int64_t i = 0; i < n; i++) {
         uint32_t id;
@@ -76,11 +87,30 @@ static void put_tokens(FILE *f, const TunePlan *p, int64_t n)
     }
 }
 
+/* Is that the file of an earlier search in the same --work folder? */
+static bool has_tokens(const char *path, const TunePlan *p, int64_t n)
+{
+    const bool wide = p->vocab > 65536;
+    uint32_t head[HEAD_WORDS], there[HEAD_WORDS];
+    FILE *f = fopen(path, "rb");
+    struct stat st;
+    bool same;
+
+    make_head(head, wide, n);
+    same = f && fread(there, sizeof there, 1, f) == 1 &&
+           !memcmp(head, there, sizeof head) && fstat(fileno(f), &st) == 0 &&
+           st.st_size == (off_t)sizeof head + n * (wide ? 4 : 2);
+    if (f)
+        fclose(f);
+    return same;
+}
+
 /* Random tokens: what a step costs does not depend on them. */
 static int make_data(Tune *t)
 {
     const TunePlan *p = &t->base;
     const int64_t wanted = t->steps * p->step_tokens + p->seq_tokens + 1;
+    const int64_t n = max_i64(min_i64(wanted, MAX_TOKENS), 2 * p->seq_tokens + 2);
     const char *path = gen_printf(t->g, "%s/random.bin", t->work);
     FILE *f;
     bool good;
@@ -92,13 +122,17 @@ static int make_data(Tune *t)
     if (p->masked)
         return complain(t, NULL, "--data FILE, or --plan-only",
                         "the description has a loss mask, so random tokens do not do");
-    f = fopen(path, "wb");
+    t->data = path;
+    if (has_tokens(path, p, n))
+        return EXIT_DONE;
+    f = fopen(path, "wbx"); /* never replaces a file */
     if (f)
-        put_tokens(f, p, max_i64(min_i64(wanted, MAX_TOKENS), 2 * p->seq_tokens + 2));
+        put_tokens(f, p, n);
     good = f && !ferror(f);
     good = (!f || fclose(f) == 0) && good;
-    t->data = path;
-    return good ? EXIT_DONE : complain(t, path, "--work DIR", "cannot be written");
+    return good ? EXIT_DONE
+                : complain(t, path, "take another --work DIR, or --data FILE",
+                           "cannot be written, or is there with other contents");
 }
 
 /* ---- one candidate --------------------------------------------------------------- */

@@ -113,7 +113,7 @@ static bool put(int fd, json_t *o)
 
     if (good)
         s[n] = '\n'; /* where its NUL was: one write a line */
-    good = good && write(fd, s, n + 1) == (ssize_t)(n + 1);
+    good = good && file_write_all(fd, s, n + 1);
     free(s);
     json_decref(o);
     return good;
@@ -130,7 +130,7 @@ int tune_wisdom_add(Tune *t, const Candidate *c, double step_seconds)
         good = put(fd, json_pack("{s:i, s:s, s:s}", "fsdpgen_wisdom", 1, "generator",
                                  FSDPGEN_VERSION, "machine", machine(t->g)));
     else if (good && pread(fd, &last, 1, bytes - 1) == 1 && last != '\n')
-        good = write(fd, "\n", 1) == 1; /* behind a line that was cut short */
+        good = file_write_all(fd, "\n", 1); /* behind a line that was cut short */
     good =
         good && put(fd, json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:f}", "description",
                                   gen_printf(t->g, "%016" PRIx64, c->plan.resolved),

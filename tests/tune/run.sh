@@ -135,6 +135,9 @@ best = min((c for c in d["ranked"] if c["median_seconds"]), key=lambda c: c["med
 sys.exit(best["id"] != d["best"] or best["median_seconds"] != 1.0 or "strategy=no_shard" not in best["sets"])' \
         "$WORK/fake.out"
     check "five runs each ($(calls))" test "$(calls)" = 30
+    mkdir -p "$WORK/theirs" && echo mine >"$WORK/theirs/random.bin"
+    fake 'a folder with a file of that name' 1 --measure 1 --work "$WORK/theirs"
+    check 'the file stays' test "$(cat "$WORK/theirs/random.bin")" = mine
     fake 'a table' 0 --measure 2
     sed "s|$WORK|WORK|g" "$WORK/fake.out" >"$WORK/table"
     golden table "$WORK/table"
