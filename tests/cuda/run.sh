@@ -6,14 +6,15 @@
 # seconds of the processor (medians of RUNS, 1 without), kernels, the most registers of one, bytes
 # spilled; for NVRTC also how long a start takes, which compiles parts of the kernels at once: the
 # longest part. For llama8b that must be less than a second, as a median. Each kernel's row is in
-# $BUILD/cuda_kernels.txt. FULL=1: every shipped model, every architecture; without, a sample by
-# SEED. With FULL=1, or OLDEST=1, also with the oldest CUDA and NCCL: oldest.sh. Ends with
-# 'N passed, N failed'.
+# $BUILD/cuda_kernels.txt; budgets.txt has what the large ones may cost (budgets.sh). FULL=1: every
+# shipped model, every architecture; without, a sample by SEED. With FULL=1, or OLDEST=1, also
+# with the oldest CUDA and NCCL: oldest.sh. Ends with 'N passed, N failed'.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../lib.sh"
 . "$here/oldest.sh"
 . "$here/cudnn.sh"
+. "$here/budgets.sh"
 export RUNS=${RUNS:-1}
 
 without_gpu() { # what is for machines that have one
@@ -101,12 +102,16 @@ busy() {
     return "${PIPESTATUS[0]}"
 }
 
+image() { # image DIR ARCH FILE: as make compiles kernels.cu
+    "$nvcc" -cubin -std=c++17 --fmad=false -Xptxas -v \
+        -gencode="arch=compute_${2#sm_},code=$2" -I"$1/runtime/cuda" -o "$3" "$1/kernels.cu"
+}
+
 compile() { # compile MODEL DIR ARCH
     local name=$1 dir=$2 arch=$3 seconds together start
-    if seconds=$(busy "$nvcc" -cubin -std=c++17 --fmad=false -Xptxas -v \
-        -gencode="arch=compute_${arch#sm_},code=$arch" -I"$dir/runtime/cuda" \
-        -o "$WORK/cubin" "$dir/kernels.cu"); then
+    if seconds=$(busy image "$dir" "$arch" "$WORK/image"); then
         report "$name" "$arch" nvcc "$seconds" "$WORK/log"
+        budget_keep "$name.$arch" "$dir"
     else
         bad "$name $arch: nvcc" "$WORK/log"
     fi
@@ -161,6 +166,7 @@ part tiny_llama:compilers with_nvcc model tiny_llama "$ROOT/tests/models/tiny_ll
     --set 'dtypes={param="bf16",master="bf16",moments="bf16"}'
 part tiny_muon:compilers with_nvcc model tiny_muon "$ROOT/tests/models/tiny_llama.lua" sm_90a \
     --set 'optimizer=muon{}' --set 'dtypes={param="bf16",moments="bf16"}'
+part budgets:compilers with_nvcc budgets
 part cudnn:compilers with_nvcc cudnn
 [ "${OLDEST:-$FULL}" = 0 ] || part oldest:compilers with_nvcc oldest
 finish
