@@ -18,6 +18,8 @@ int pattern_call(Builder *b, const OpRule *op);
 
 /* Reads the value at index as the attribute's spec requires, or raises a Lua error. */
 void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index, Attr *a);
+/* The first key, in order, that is not an attribute of the op; NULL: there is none. */
+const char *builder_unknown_key(Builder *b, const OpRule *op, int index);
 void builder_check_keys(Builder *b, const OpRule *op, int index);
 /* Fills in[op->n_in]: NULL for an omitted optional input. Returns how many are given. */
 int builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in);
@@ -25,7 +27,8 @@ Pos builder_place(Builder *b); /* the architecture's line that makes the current
 bool param_equal(const ClassParam *a, const ClassParam *b);
 void value_shape(Value *v, Dtype dtype, const int64_t *dim, int n_dims);
 
-/* graph.c: takes the block of the class just built: finds an equal class, registers parameters. */
+/* graph.c: takes the block of the class just built: finds an equal class, registers
+ * parameters. */
 void graph_add_block(Builder *b, const char *name, const char *prefix);
 
 #endif

@@ -54,8 +54,7 @@ void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index,
                    builder_show(b->g, L, index));
 }
 
-/* The first key, in order, that is not an attribute of the op. */
-static const char *unknown_key(Builder *b, const OpRule *op, int index)
+const char *builder_unknown_key(Builder *b, const OpRule *op, int index)
 {
     lua_State *L = b->g->L;
     const OpInfo *info = op->info;
@@ -81,7 +80,7 @@ void builder_check_keys(Builder *b, const OpRule *op, int index)
 {
     lua_State *L = b->g->L;
     const OpInfo *info = op->info;
-    const char *key = unknown_key(b, op, index), *near;
+    const char *key = builder_unknown_key(b, op, index), *near;
     const char **names;
     Text t = {.g = b->g};
 

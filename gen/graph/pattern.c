@@ -8,6 +8,21 @@
 
 static const char var_meta[] = "fsdpgen.variable";
 
+/* A user's op in place of ours need not have the attributes that our fused ops pass on;
+ * then they do not stand for it. */
+static void drop_unknown(Builder *b, Pattern *p, const OpRule *op, int index)
+{
+    const char *key;
+
+    if (ops_foreign(b->g, p->op) || !ops_foreign(b->g, op))
+        return;
+    while ((key = builder_unknown_key(b, op, index))) {
+        lua_pushnil(b->g->L);
+        lua_setfield(b->g->L, index, key);
+        p->replaced = true;
+    }
+}
+
 int pattern_call(Builder *b, const OpRule *op)
 {
     lua_State *L = b->g->L;
@@ -27,6 +42,7 @@ int pattern_call(Builder *b, const OpRule *op)
     n->attrs = gen_alloc(b->g, sizeof *n->attrs * (size_t)(n_attrs + 1));
     n->var = gen_alloc(b->g, sizeof *n->var * (size_t)(n_attrs + 1));
     n->n_in = builder_inputs(b, op, 1, p->cls, n->in);
+    drop_unknown(b, p, op, 1);
     builder_check_keys(b, op, 1);
     for (int i = 0; i < n_attrs; i++) {
         const AttrSpec *spec = &op->info->attrs[i];
@@ -241,7 +257,7 @@ static Pattern *record(Builder *b, const OpRule *op)
     ok = builder_protect(b->g, record_pattern, b, ops_place(b->g, op, "expands", NULL));
     b->pattern = NULL;
     b->help = NULL;
-    return ok ? p : NULL;
+    return ok && !p->replaced ? p : NULL;
 }
 
 void patterns_record(Gen *g, PatternList *list)

@@ -23,8 +23,10 @@ struct Pattern {
     int n_nodes;
     const char *var_name[MAX_VARS]; /* attributes and dims of the fused op */
     int n_vars;
+    bool replaced; /* a user's op replaces one of its ops, with other attributes */
     Value *out[MAX_OPERANDS]; /* the pattern's value for each output of the fused op */
-    int order[MAX_PATTERN];   /* nodes in order; each but the first touches an earlier one */
+    int order[MAX_PATTERN];   /* nodes in order; each but the first touches an earlier one
+                               */
 };
 
 typedef struct PatternList {

@@ -47,6 +47,8 @@
 --     backward  = function(g, n, d) return { x = gradient } end,
 --     expands   = function(g, n) return { y = value } end,        fused ops
 --     reference = function(n) ... end,  cases = function(r) ... end,
+--     variants  = { { softcap = 1.5 }, ... },   attributes that take the place of a case's: tests
+--                                  draw one sometimes, and keep golden bits of each
 --     rounds_inside = "why",       for tests: in bf16 and f16 results differ from the reference's
 --                                  by more than one rounding
 --   }
@@ -66,7 +68,8 @@ local keys = {
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
   bytes = "function", backward = "function", expands = "function",
-  reference = "function", cases = "function", rounds_inside = "string",
+  reference = "function", cases = "function", variants = "table",
+  rounds_inside = "string",
 }
 -- For optimizers, and except for fields only together with them; gen/lua/optimizer.lua has checked
 -- them.
@@ -214,6 +217,23 @@ function Check:attributes()
                'say "int", "number", "string", "bool", or { "int", default }')
     elseif self:claim("attrs", key, "an attribute") then
       self:attribute(key, spec)
+    end
+  end
+end
+
+-- Each variant gives attributes.
+function Check:variants()
+  for i, variant in ipairs(self.rule.variants or {}) do
+    if type(variant) ~= "table" then
+      self:bad("variants", nil, fmt("variant %d is %s, not a table of attributes", i,
+                                    tostring(variant)), "say { { softcap = 1.5 } }")
+    else
+      for _, name in ipairs(sorted_keys(variant)) do
+        if not (self.rule.attrs or {})[name] then
+          self:bad("variants", nil, fmt("variant %d has %s, which is not an attribute", i,
+                                        tostring(name)))
+        end
+      end
     end
   end
 end
@@ -403,6 +423,7 @@ return function(rule, dims)
   check:keys()
   check:identity()
   check:attributes()
+  check:variants()
   check:inputs_and_outputs()
   check:dims_of_operands()
   check:axes()

@@ -101,6 +101,7 @@ local function run(nodes, values)
         n.round = function(_, v) return v end
         for k, v in pairs(node.attrs) do n[k] = v end
         for k, spec in pairs(r.attrs or {}) do -- "1" is a number, but the rule may say 1.0
+            if n[k] == nil and type(spec) == "table" then n[k] = spec[2] end -- a quiet one
             if (spec == "number" or spec[1] == "number") and n[k] then n[k] = n[k] + 0.0 end
         end
         for i, input in ipairs(r.inputs) do

@@ -107,13 +107,14 @@ local wide_of_logits = {
     linear_cross_entropy_frozen = true, linear_loss = true,
 }
 
--- Inputs and attributes of a random call of the op. An optional input is left out unless
--- the case gives it.
-local function random_case(name, config)
-    local rule = host.rule(name)
-    local case
+-- Inputs and attributes of a random call of the op, or of a variant of it. An optional input is
+-- left out unless the case gives it.
+local function random_case(name, config, variant)
+    local rule, case = host.rule(name), nil
     -- of a single class nothing is left but roundings, so there is nothing to compare
     repeat case = rule.cases(integer) until not wide_of_logits[name] or case.v > 1
+    if rule.variants and not host.golden then variant = rule.variants[integer(0, #rule.variants)] end
+    for key, value in next, variant or {} do case[key] = value end
     local given = case.inputs and case.inputs(case, integer, make) or {}
     local inputs, attrs = {}, {}
     for key in next, rule.attrs or {} do attrs[key] = case[key] end
@@ -506,13 +507,14 @@ end
 
 -- Kernels of all dtypes for a random case each; cut rows cost two more, so that only the
 -- first in f32 has them where all ops are tested.
-local function plan_case(name, rule, case)
+local function plan_case(name, rule, case, number)
     for i, config in ipairs(configs) do
         host.dtypes(config[1], config[2])
-        local plan = plan_kernel(name, random_case(name, config))
+        local variant = number and rule.variants[number]
+        local plan = plan_kernel(name, random_case(name, config, variant))
         if has_kernel(plan, name) then
             plan.config = config
-            plan.what = fmt("%s %s/%s", name, config[1], config[2])
+            plan.what = fmt("%s%s %s/%s", name, number and "+" .. number or "", config[1], config[2])
             plans[#plans + 1] = plan
             if not host.golden then
                 if rule.expands then plan_expansion(plan) end
@@ -540,6 +542,7 @@ local function plan_op(name, rule)
             host.at(name, "cases")
             plan_case(name, rule, case)
         end
+        for i in ipairs(host.golden and rule.variants or {}) do plan_case(name, rule, 1, i) end
     end
 end
 

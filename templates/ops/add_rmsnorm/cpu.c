@@ -2,6 +2,7 @@
 //@ -- add_rmsnorm: h may be x. The norm reads h as it was rounded, with the same sums
 //@ -- as rmsnorm.
 //@ local f = acc == "float" and "f" or ""
+//@ local wj = offset == 0 and ld(w, "j") or "(" .. ld(w, "j") .. " + " .. lit(offset) .. ")"
 static void ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *restrict w,
                   ${h.type} *h, ${y.type} *restrict y, ${rstd.type} *restrict rstd)
 {
@@ -16,6 +17,6 @@ static void ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *restr
         rstd[i] = scale;
 #pragma omp simd
         for (int64_t j = 0; j < ${d}; j++)
-            ${st(y, "at + j", ld(h, "at + j") .. " * scale * " .. ld(w, "j"))};
+            ${st(y, "at + j", ld(h, "at + j") .. " * scale * " .. wj)};
     }
 }

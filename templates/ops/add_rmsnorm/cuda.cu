@@ -3,6 +3,7 @@
 //@ -- rmsnorm.
 //@ local f = acc == "float" and "f" or ""
 //@ local g = row(d, x)
+//@ local scale_k = offset == 0 and "scale[k]" or "(scale[k] + " .. lit(offset) .. ")"
 RT_GLOBAL(${g.threads})
 ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *w, ${h.type} *h, ${y.type} *y,
       ${rstd.type} *rstd)
@@ -23,7 +24,7 @@ ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *w, ${h.type} *h, 
     if (threadIdx.x == 0)
         rstd[blockIdx.x] = of_row;
     for (int k = 0; k < ${g.part}; k++)
-        v[k] = v[k] * of_row * scale[k];
+        v[k] = v[k] * of_row * ${scale_k};
     ${store(y, "at", "v", g)};
 }
 //@ host

@@ -5,7 +5,7 @@ return op {
     arithmetic = 1,
     doc = "h = x + r; y, rstd = rmsnorm(h, w)",
     inputs = { { "x", "t d" }, { "r", "t d" }, { "w", "d" } },
-    attrs = { eps = { "number", 1e-5 } },
+    attrs = { eps = { "number", 1e-5 }, offset = { "number", 0, quiet = true } },
     outputs = {
         { "h", "t d", dtype = "x", alias = "x" }, { "y", "t d", dtype = "x" },
         { "rstd", "t", dtype = "acc" },
@@ -14,7 +14,7 @@ return op {
     flops = function(n) return (1 + 4) * n.t * n.d end,
     expands = function(g, n)
         local h = g.add { n.x, n.r }
-        local y, rstd = g.rmsnorm { h, n.w, eps = n.eps }
+        local y, rstd = g.rmsnorm { h, n.w, eps = n.eps, offset = n.offset }
         return { h = h, y = y, rstd = rstd }
     end,
     reference = function(n)
@@ -28,7 +28,7 @@ return op {
             local rstd = n.round("rstd", 1 / math.sqrt(sum / n.d + n.eps))
             n.rstd[i + 1] = rstd
             for j = 1, n.d do
-                n.y[i * n.d + j] = n.round("y", n.h[i * n.d + j] * rstd * n.w[j])
+                n.y[i * n.d + j] = n.round("y", n.h[i * n.d + j] * rstd * (n.w[j] + n.offset))
             end
         end
     end,
@@ -36,4 +36,5 @@ return op {
         local long = r(0, 5) == 0 -- more than a block of rt_row_body.h
         return { t = r(1, 9), d = long and r(1020, 1060) or r(1, 90), eps = 1e-5 }
     end,
+    variants = { { offset = 1 } },
 }

@@ -7,6 +7,8 @@
 //@ if over_all then of_q, normed = 1, 2 end
 //@ local cols = wide_k == wide_q and wide_q or "cols"
 //@ local weight = { name = "weight", type = wq.type }
+//@ local wj = ld(weight, "j")
+//@ if offset ~= 0 then wj = "(" .. wj .. " + " .. lit(offset) .. ")" end
 static void ${fn}(const ${qkv.type} *qkv, const ${wq.type} *restrict wq,
                   const ${wk.type} *restrict wk, ${y.type} *y,
                   ${rstd.type} *restrict rstd)
@@ -25,7 +27,7 @@ static void ${fn}(const ${qkv.type} *qkv, const ${wq.type} *restrict wq,
             rstd[i * ${normed} + h] = r;
 #pragma omp simd
             for (int64_t j = 0; j < ${cols}; j++)
-                ${st(y, "at + j", ld(qkv, "at + j") .. " * r * " .. ld(weight, "j"))};
+                ${st(y, "at + j", ld(qkv, "at + j") .. " * r * " .. wj)};
         }
         if (y != qkv) { /* v unchanged */
             const int64_t v = i * ${c} + ${(heads + kv_heads) * head_dim};

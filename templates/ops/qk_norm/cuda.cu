@@ -2,6 +2,7 @@
 //@ -- qk_norm: y may be qkv. A few lanes of a warp for each head, v heads too, which they copy.
 //@ -- over_all: a block for each token's q, and one for its k, as in rmsnorm.
 //@ local f = acc == "float" and "f" or ""
+//@ local scale_k = offset == 0 and "scale[k]" or "(scale[k] + " .. lit(offset) .. ")"
 //@ local normed, all = heads + kv_heads, heads + 2 * kv_heads
 //@ local lanes = row_lanes(head_dim, qkv)
 //@ local g = row(head_dim, qkv, lanes)
@@ -27,7 +28,7 @@ ${(" "):rep(#fn + 2 + #name)}${rstd.type} *rstd)
     if (threadIdx.x == 0)
         rstd[(int64_t)blockIdx.x * 2 + ${number}] = r;
     for (int k = 0; k < ${g.part}; k++)
-        v[k] = v[k] * r * scale[k];
+        v[k] = v[k] * r * ${scale_k};
     ${store(y, "at", "v", g)};
 //@   if number == 1 then
     if (y != qkv) { /* v as it is */
@@ -66,7 +67,7 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk, ${y.ty
         const ${wq.type} *weight = head < ${heads} ? wq : wk;
         ${load("scale", { name = "weight", dtype = wq.dtype }, "0", g)};
         for (int k = 0; k < ${g.part}; k++)
-            v[k] = v[k] * r * scale[k];
+            v[k] = v[k] * r * ${scale_k};
     }
     ${store(y, "at", "v", g)};
 }

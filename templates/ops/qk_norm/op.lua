@@ -27,6 +27,7 @@ return op {
     attrs = {
         heads = "int", kv_heads = "int", head_dim = "int", eps = { "number", 1e-6 },
         over_all = { "bool", false, quiet = true },
+        offset = { "number", 0, quiet = true }, -- of both weights, as in rmsnorm
     },
     outputs = {
         { "y", "t c", dtype = "qkv", alias = "qkv" },
@@ -48,7 +49,7 @@ return op {
         local dx, dwq, dwk = g.qk_norm_bwd {
             n.qkv, n.wq, n.wk, n.rstd, d.y,
             heads = n.heads, kv_heads = n.kv_heads, head_dim = n.head_dim,
-            over_all = n.over_all,
+            over_all = n.over_all, offset = n.offset,
         }
         return { qkv = dx, wq = dwq, wk = dwk }
     end,
@@ -61,7 +62,7 @@ return op {
                 local rstd = n.round("rstd", 1 / math.sqrt(sum / cols + n.eps))
                 n.rstd[i * norms(n) + h + 1] = rstd
                 for j = 1, cols do
-                    n.y[at + j] = n.round("y", n.qkv[at + j] * rstd * w[j])
+                    n.y[at + j] = n.round("y", n.qkv[at + j] * rstd * (w[j] + n.offset))
                 end
             end)
         end
@@ -76,4 +77,5 @@ return op {
             heads = h, kv_heads = kv, head_dim = hd, eps = 1e-6, over_all = over_all,
         }
     end,
+    variants = { { offset = 1 } },
 }

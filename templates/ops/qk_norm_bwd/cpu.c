@@ -9,7 +9,9 @@
 //@ local chunks = (t + rows - 1) // rows
 //@ local weight = { name = "weight", type = wq.type }
 //@ local h = ld(qkv, "at + j") .. " * r"
-//@ local e = ld(dy, "at + j") .. " * " .. ld(weight, "j")
+//@ local wj = ld(weight, "j")
+//@ if offset ~= 0 then wj = "(" .. wj .. " + " .. lit(offset) .. ")" end
+//@ local e = ld(dy, "at + j") .. " * " .. wj
 //@ local grads = dwq and (",\n%18s%s *restrict dwq, %s *restrict dwk, float beta,\n"
 //@     .. "%18schar *workspace"):format("", dwq.type, dwk.type, "") or ""
 //@ local function plus(y, value) -- what beta asks for
@@ -40,7 +42,12 @@ static void ${fn}(const ${qkv.type} *restrict qkv, const ${wq.type} *restrict wq
                 const ${acc} r = rstd[i * ${normed} + head];
                 const ${acc} sum_eh = rt_row_dot_centred_${qkv.dtype}(
                     dy + at, weight, qkv + at, 0, ${cols});
+//@ if offset ~= 0 then
+                const ${acc} sum_dh = rt_row_dot_${qkv.dtype}(dy + at, qkv + at, ${cols});
+                const ${acc} mean_eh = (sum_eh + ${lit(offset)} * sum_dh) * r / ${cols};
+//@ else
                 const ${acc} mean_eh = sum_eh * r / ${cols};
+//@ end
 #pragma omp simd
                 for (int64_t j = 0; j < ${cols}; j++) {
 //@ if dwq then

@@ -7,6 +7,7 @@
 //@ local lanes = row_lanes(head_dim, qkv)
 //@ local g = row(head_dim, qkv, lanes)
 //@ local groups = 256 // lanes
+//@ local scale_k = offset == 0 and "scale[k]" or "(scale[k] + " .. lit(offset) .. ")"
 //@ local part = dwq and ", " .. acc .. " *part" or ""
 //@ local grads = dwq and (",\n%18s%s *dwq, %s *dwk, float beta, char *workspace"):format(
 //@     "", dwq.type, dwk.type) or ""
@@ -40,7 +41,7 @@ ${(" "):rep(#fn + 2 + #name)}const ${dy.type} *dy, ${dx.type} *dx${part})
 //@   if dwq then
             sum_w[k] += e[k] * h[k];
 //@   end
-            e[k] *= scale[k];
+            e[k] *= ${scale_k};
             sum_eh += e[k] * h[k];
         }
         const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${cols};
@@ -105,12 +106,12 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk,
                 sum_q[k] += is_q ? e[k] * h[k] : 0;
                 sum_k[k] += is_q ? 0 : e[k] * h[k];
 //@ end
-                sum_eh += e[k] * scale[k] * h[k];
+                sum_eh += e[k] * ${scale_k} * h[k];
             }
         }
         const ${acc} mean_eh = rt_lanes_sum<${lanes}>(sum_eh) / ${head_dim};
         for (int k = 0; k < ${g.part}; k++)
-            e[k] = is_normed ? r * (e[k] * scale[k] - h[k] * mean_eh) : e[k];
+            e[k] = is_normed ? r * (e[k] * ${scale_k} - h[k] * mean_eh) : e[k];
         if (here) { /* v unchanged */
             ${store(dx, "at", "e", g)};
         }

@@ -27,6 +27,7 @@ return op {
     attrs = {
         heads = "int", kv_heads = "int", head_dim = "int",
         over_all = { "bool", false, quiet = true },
+        offset = { "number", 0, quiet = true },
     },
     outputs = {
         { "dx", "t c", dtype = "qkv" },
@@ -71,11 +72,12 @@ return op {
                 local rstd = n.rstd[i * norms(n) + h + 1]
                 local w, dw = is_q and n.wq or n.wk, is_q and dwq or dwk
                 for j = 1, cols do
-                    mean = mean + n.dy[at + j] * w[j] * n.qkv[at + j] * rstd / cols
+                    mean = mean + n.dy[at + j] * (w[j] + n.offset) * n.qkv[at + j] * rstd / cols
                 end
                 for j = 1, cols do
                     local x = n.qkv[at + j] * rstd
-                    n.dx[at + j] = n.round("dx", rstd * (n.dy[at + j] * w[j] - x * mean))
+                    local e = n.dy[at + j] * (w[j] + n.offset)
+                    n.dx[at + j] = n.round("dx", rstd * (e - x * mean))
                     dw[j] = dw[j] + n.dy[at + j] * x
                 end
             end)
@@ -94,4 +96,5 @@ return op {
             over_all = over_all,
         }
     end,
+    variants = { { offset = 1 } },
 }

@@ -1,6 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- rmsnorm: row by row; the row is in the first-level cache when it is read again.
 //@ local f = acc == "float" and "f" or ""
+//@ local wj = offset == 0 and ld(w, "j") or "(" .. ld(w, "j") .. " + " .. lit(offset) .. ")"
 static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
                   ${y.type} *restrict y, ${rstd.type} *restrict rstd)
 {
@@ -12,6 +13,6 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
         rstd[i] = r;
 #pragma omp simd
         for (int64_t j = 0; j < ${d}; j++)
-            ${st(y, "at + j", ld(x, "at + j") .. " * r * " .. ld(w, "j"))};
+            ${st(y, "at + j", ld(x, "at + j") .. " * r * " .. wj)};
     }
 }

@@ -17,7 +17,7 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, ${y.type} *y, ${rstd.type} *rstd)
     if (threadIdx.x == 0)
         rstd[blockIdx.x] = r;
     for (int k = 0; k < ${g.part}; k++)
-        v[k] = v[k] * r * scale[k];
+        v[k] = v[k] * r * ${offset == 0 and "scale[k]" or "(scale[k] + " .. lit(offset) .. ")"};
     ${store(y, "at", "v", g)};
 }
 //@ host

@@ -1,13 +1,14 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- rmsnorm_bwd: in what rmsnorm read, its 1/rms and the gradient of its rows; out the
 -- gradients of rows and weight. With h = x * rstd and e = dy * w: dx = rstd * (e - h *
--- mean(e * h)).
+-- mean(e * h)); w is the weight with rmsnorm's offset.
 return op {
     arithmetic = 1,
     doc = "gradient of rmsnorm",
     inputs = {
         { "x", "t d" }, { "w", "d" }, { "rstd", "t", class = "acc" }, { "dy", "t d" },
     },
+    attrs = { offset = { "number", 0, quiet = true } },
     outputs = {
         { "dx", "t d", dtype = "x" },
         { "dw", "d", dtype = "grad", add = true, optional = "frozen" },
@@ -28,12 +29,12 @@ return op {
             local rstd, mean = n.rstd[i + 1], 0.0
             for j = 1, n.d do
                 local k = i * n.d + j
-                mean = mean + n.dy[k] * n.w[j] * n.x[k] * rstd / n.d
+                mean = mean + n.dy[k] * (n.w[j] + n.offset) * n.x[k] * rstd / n.d
             end
             for j = 1, n.d do
                 local k = i * n.d + j
                 local h = n.x[k] * rstd
-                n.dx[k] = n.round("dx", rstd * (n.dy[k] * n.w[j] - h * mean))
+                n.dx[k] = n.round("dx", rstd * (n.dy[k] * (n.w[j] + n.offset) - h * mean))
                 dw[j] = dw[j] + n.dy[k] * h
             end
         end
@@ -43,4 +44,5 @@ return op {
         local long = r(0, 7) == 0 -- more than the threads of a block keep in registers
         return { t = long and r(1, 3) or r(1, 70), d = long and r(8200, 8240) or r(1, 90) }
     end,
+    variants = { { offset = 1 } },
 }

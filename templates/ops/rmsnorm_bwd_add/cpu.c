@@ -7,7 +7,8 @@
 //@ local blocks = full + (rest > 0 and 1 or 0)
 //@ local xj, dyj = ld(x, "at + j"), ld(dy, "at + j")
 //@ local h = xj .. " * rstd[i]"
-//@ local e = dyj .. " * " .. ld(w, "j")
+//@ local wj = offset == 0 and ld(w, "j") or "(" .. ld(w, "j") .. " + " .. lit(offset) .. ")"
+//@ local e = dyj .. " * " .. wj
 //@ local grads = dw and (",\n%18s%s *restrict dw, float beta"):format("", dw.type) or ""
 //@ local function plus(y, value) -- what beta asks for
 //@     return st(y, "c + j", "(beta == 0 ? 0 : " .. ld(y, "c + j") .. ") + " .. value)
@@ -44,7 +45,12 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
     for (int64_t i = 0; i < ${t}; i++) {
         const int64_t at = i * ${d};
         const ${acc} sum_eh =
+//@ if offset == 0 then
             rt_row_dot_centred_${x.dtype}(dy + at, w, x + at, 0, ${d});
+//@ else
+            rt_row_dot_centred_${x.dtype}(dy + at, w, x + at, 0, ${d}) +
+            ${lit(offset)} * rt_row_dot_${x.dtype}(dy + at, x + at, ${d});
+//@ end
         const ${acc} mean_eh = sum_eh * rstd[i] / ${d};
 #pragma omp simd
         for (int64_t j = 0; j < ${d}; j++) {

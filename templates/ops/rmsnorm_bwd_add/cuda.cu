@@ -5,6 +5,7 @@
 //@ local long = g.part > 16 -- too much for registers: read again, from the cache
 //@ local blocks = dw and workspace // (d * acc_bytes) or t -- a row each, without sums
 //@ local sums = { dtype = rstd.dtype, name = "part" }
+//@ local scale_k = offset == 0 and "scale[k]" or "(scale[k] + " .. lit(offset) .. ")"
 //@ local part = dw and ", " .. acc .. " *part" or ""
 //@ local grads = dw and (", %s *dw, float beta,\n%18schar *workspace"):format(dw.type, "") or ""
 RT_GLOBAL(${g.threads})
@@ -36,7 +37,7 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
 //@ if dw then
             sum_w[k] += e[k] * h[k];
 //@ end
-            e[k] *= scale[k];
+            e[k] *= ${scale_k};
             sum_eh += e[k] * h[k];
         }
         const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${d};
@@ -47,7 +48,7 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
         ${load("past", dres, "at", g)};
         for (int k = 0; k < ${g.part}; k++) {
             h[k] = h[k] * r;
-            e[k] *= scale[k];
+            e[k] *= ${scale_k};
         }
 //@ end
         for (int k = 0; k < ${g.part}; k++)

@@ -9,6 +9,7 @@ return op {
         { "x", "t d" }, { "w", "d" }, { "rstd", "t", class = "acc" }, { "dy", "t d" },
         { "dres", "t d" },
     },
+    attrs = { offset = { "number", 0, quiet = true } },
     outputs = {
         { "dx", "t d", dtype = "x", alias = "dres" },
         { "dw", "d", dtype = "grad", add = true, optional = "frozen" },
@@ -23,7 +24,7 @@ return op {
     end,
     flops = function(n) return ((n.dw and 11 or 9) + 1) * n.t * n.d end,
     expands = function(g, n)
-        local dx, dw = g.rmsnorm_bwd { n.x, n.w, n.rstd, n.dy }
+        local dx, dw = g.rmsnorm_bwd { n.x, n.w, n.rstd, n.dy, offset = n.offset }
         return { dx = g.add { n.dres, dx }, dw = dw }
     end,
     reference = function(n)
@@ -33,12 +34,12 @@ return op {
             local rstd, mean = n.rstd[i + 1], 0.0
             for j = 1, n.d do
                 local k = i * n.d + j
-                mean = mean + n.dy[k] * n.w[j] * n.x[k] * rstd / n.d
+                mean = mean + n.dy[k] * (n.w[j] + n.offset) * n.x[k] * rstd / n.d
             end
             for j = 1, n.d do
                 local k = i * n.d + j
                 local h = n.x[k] * rstd
-                local dx = n.round("dx", rstd * (n.dy[k] * n.w[j] - h * mean))
+                local dx = n.round("dx", rstd * (n.dy[k] * (n.w[j] + n.offset) - h * mean))
                 n.dx[k] = n.round("dx", n.dres[k] + dx)
                 dw[j] = dw[j] + n.dy[k] * h
             end
@@ -49,4 +50,5 @@ return op {
         local long = r(0, 7) == 0 -- more than the threads of a block keep in registers
         return { t = long and r(1, 3) or r(1, 70), d = long and r(8200, 8240) or r(1, 90) }
     end,
+    variants = { { offset = 1 } },
 }

@@ -1,5 +1,6 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- scale: y may be x.
+//@ local factor = rounded and rnd(y, lit(by)) or lit(by)
 //@ local g = grid(t * d, x)
 RT_GLOBAL(${g.threads})
 ${fn}(const ${x.type} *x, ${y.type} *y)
@@ -12,7 +13,7 @@ ${fn}(const ${x.type} *x, ${y.type} *y)
     ${acc} v[${g.width}];
     ${load("v", x, "at", g)};
     for (int k = 0; k < ${g.width}; k++)
-        v[k] *= ${lit(by)};
+        v[k] *= ${factor};
     ${store(y, "at", "v", g)};
 }
 //@ host
