@@ -22,6 +22,8 @@
 --                   share n accesses evenly;
 --                   row_lanes(cols, x): lanes of a warp that share a short row
 --   access(what, x, g)  rt_row_what of a row, with its template arguments
+--   oldest_key(fn, starts, window)
+--                   the function that says which keys of attention a query sees
 --
 -- They rest on runtime/cuda/rt_rows.h.
 
@@ -104,10 +106,26 @@ local function place(x, at)
   return at == "0" and x.name or x.name .. " + " .. at
 end
 
+local function oldest_key(fn, starts, window)
+  local starts_in = starts and "const int32_t *starts, " or ""
+  local body
+  if starts and window > 0 then
+    body = "    const int start = starts[last], seen = last + 1 - " .. window .. ";\n"
+      .. "    return start > seen ? start : seen;"
+  elseif starts then
+    body = "    return starts[last];"
+  else
+    body = fmt("    return last + 1 > %d ? last + 1 - %d : 0;", window, window)
+  end
+  return "/* The first key that a query sees; queries beyond the sequence use the last one's. */\n"
+    .. fmt("RT_DEVICE int %s_oldest(%sint query)\n{\n", fn, starts_in)
+    .. "    const int last = query < SEQ ? query : SEQ - 1;\n" .. body .. "\n}"
+end
+
 local helpers = {
   gemm = matmul_table, kernel = kernel_table,
   width = width, row_threads = row_threads, row_lanes = row_lanes, grid = grid, row = row,
-  long_row = long_row, access = access,
+  long_row = long_row, access = access, oldest_key = oldest_key,
   load = function(v, x, at, g) return fmt("%s(%s, %s)", access("load", x, g), v, place(x, at)) end,
   store = function(y, at, v, g) return fmt("%s(%s, %s)", access("store", y, g), place(y, at), v) end,
   inside = function(g, k, e)

@@ -17,6 +17,8 @@
 //@ local half = pairs and " / 2" or ""
 //@ local copy = elem == "rt_f16" and "rt_row_widen_f16" or "memcpy" -- a row into cells
 //@ local function of(name) return elem == "rt_f16" and "" or " * sizeof *" .. name end
+//@ -- With a softcap, products become tanh(product * scale / softcap) first; scores are softcap of it.
+//@ local of_score = lit(softcap > 0 and softcap or scale)
 //@ local function seen()
 //@   if starts then return "(key <= query) & (key >= oldest)" end
 //@   if window == 0 then return "key <= query" end
@@ -62,7 +64,7 @@ static inline void ${fn}_softmax(${task} *a, int strip, int c, int64_t query0,
     ${I} oldest;
     memcpy(&oldest, &a->oldest[strip * ${U}_COLS + c], sizeof oldest);
 //@ end
-    const ${V} before = ${P}_load(top_at), scale = ${P}_set(${lit(scale)});
+    const ${V} before = ${P}_load(top_at), scale = ${P}_set(${of_score});
     ${V} top = before;
     for (int64_t j = first; j < last; j++) {
         const ${V} most = ${P}_max(${P}_load(&a->s[j][c]) * scale, top);
@@ -108,6 +110,13 @@ static void ${fn}_strip(${task} *a, int strip, int64_t query0, int64_t key0,
         ${block}(ROWS, VECS, ${deep}, a->k[j], ${deep}, 1, a->q[strip][0], COLS, a->s[j],
                  COLS, 0);
     }
+//@ if softcap > 0 then
+    for (int64_t j = first; j < last; j++) {
+#pragma omp simd
+        for (int c = 0; c < COLS; c++)
+            a->s[j][c] = rt_tanh${single and "f" or ""}(a->s[j][c] * ${lit(scale / softcap)});
+    }
+//@ end
     bool edge = key0 + last > query0 + 1; /* some key comes after some query */
 //@ if starts then
     edge = edge || key0 + first < a->oldest[strip * COLS + COLS - 1];

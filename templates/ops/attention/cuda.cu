@@ -20,7 +20,11 @@
 //@ local blocks = (seq + queries - 1) // queries
 //@ local from = { name = "from", type = elem, dtype = qkv.dtype }
 //@ local f = acc == "float" and "f" or ""
-//@ local fold = scale > 0 -- the largest score is the largest one times scale
+//@ local fold = scale > 0 and softcap == 0 -- the largest score is the largest one times scale
+//@ local function capped(s, by) -- the score times `by` of a product
+//@   if softcap == 0 then return s .. " * " .. lit(scale * by) end
+//@   return lit(softcap * by) .. " * rt_tanh" .. f .. "(" .. s .. " * " .. lit(scale / softcap) .. ")"
+//@ end
 //@ local masked = starts or window > 0
 //@ local function older(first) return masked and " && key >= " .. first or "" end
 //@ local parameters = "const " .. elem .. " *qkv, "
@@ -51,23 +55,7 @@
 //@ end
 
 //@ if masked then
-/* The first key that a query sees; queries beyond the sequence use the last one's. */
-//@   if starts then
-RT_DEVICE int ${fn}_oldest(const int32_t *starts, int query)
-//@   else
-RT_DEVICE int ${fn}_oldest(int query)
-//@   end
-{
-    const int last = query < SEQ ? query : SEQ - 1;
-//@   if starts and window > 0 then
-    const int start = starts[last], seen = last + 1 - ${window};
-    return start > seen ? start : seen;
-//@   elseif starts then
-    return starts[last];
-//@   else
-    return last + 1 > ${window} ? last + 1 - ${window} : 0;
-//@   end
-}
+${oldest_key(fn, starts, window)}
 
 //@ end
 //@ local function place() -- which queries of which head: text of both kernels
@@ -225,8 +213,15 @@ ${fn}(${parameters})
         rt_mma_rows<ROWS / 16, KEYS, HEAD>(s, own_q, k);
 //@   if not fold then
         RT_UNROLL
+//@     if softcap > 0 then
+        for (int i = 0; i < ROWS * KEYS / 32; i++) {
+            float *of = &s[i / (KEYS / 2)][i / 4 % (KEYS / 8)][i % 4];
+            *of = ${capped("*of", 1.4426950408889634)};
+        }
+//@     else
         for (int i = 0; i < ROWS * KEYS / 32; i++)
             s[i / (KEYS / 2)][i / 4 % (KEYS / 8)][i % 4] *= ${lit(scale * 1.4426950408889634)};
+//@     end
 //@   end
         if (key0 + KEYS > own + 1${masked and " || key0 < all_see" or ""})
             ${fn}_mask(s, key0, own${masked and ", oldest" or ""});
@@ -267,7 +262,7 @@ RT_DEVICE void ${fn}_softmax(${acc} *own, const ${acc} *s, ${acc} *top, ${acc} *
         const int oldest = ${fn}_oldest(${starts_of}query);
 //@   end
         const bool seen = key <= query${older("oldest")};
-        const ${acc} score = s[i] * ${lit(scale)};
+        const ${acc} score = ${capped("s[i]", 1)};
         const ${acc} most = rt_warp_max(seen && score > top[i] ? score : top[i]);
         const ${acc} shrink = rt_exp${f}(top[i] - most);
         const ${acc} p = seen ? rt_exp${f}(score - most) : 0;

@@ -4,6 +4,12 @@
 -- Causal; query i sees keys i-window+1..i of its sequence (all up to i when window is
 -- 0), and none before its document, whose first index starts gives.
 -- Flops count whole sequences. Head h reads kv head h // (heads / kv_heads).
+local function tanh(x) -- of a small number as exact as of a large one
+    local e = math.exp(-2 * math.abs(x))
+    if e > 0.9 then return x * (1 - x * x / 3 + 2 * x ^ 4 / 15 - 17 * x ^ 6 / 315 + 62 * x ^ 8 / 2835) end
+    return (x < 0 and -1 or 1) * (1 - e) / (1 + e)
+end
+
 return op {
     arithmetic = 1,
     doc = "o = softmax(q k^T * scale) v, causal; lse = log(sum(exp(q k^T * scale)))",
@@ -11,6 +17,7 @@ return op {
     attrs = {
         heads = "int", kv_heads = "int", head_dim = "int", seq = "int",
         window = { "int", 0 }, scale = "number",
+        softcap = { "number", 0, quiet = true }, -- scores s become softcap tanh(s / softcap)
     },
     outputs = {
         { "o", function(n) return { n.t, n.heads * n.head_dim } end, dtype = "qkv" },
@@ -29,9 +36,11 @@ return op {
             return ("%d rows are not whole sequences of %d"):format(n.t, n.seq)
         end
         if n.window < 0 then return "window must not be negative" end
+        if n.softcap < 0 then return "softcap must not be negative" end
     end,
     check_cudnn = function(n)
         if n.starts then return "it does not support documents" end
+        if n.softcap > 0 then return "it does not support softcap" end
         if n.head_dim % 8 ~= 0 or n.head_dim > 128 then
             return ("heads are %d wide, not a multiple of 8 up to 128"):format(n.head_dim)
         end
@@ -47,6 +56,7 @@ return op {
             qkv = g.attention_bwd {
                 n.qkv, n.o, n.lse, d.o, n.starts, heads = n.heads, kv_heads = n.kv_heads,
                 head_dim = n.head_dim, seq = n.seq, window = n.window, scale = n.scale,
+                softcap = n.softcap,
             },
         }
     end,
@@ -64,6 +74,7 @@ return op {
                         dot = dot + n.qkv[q + j] * n.qkv[k * n.c + kv + j]
                     end
                     score[k] = dot * n.scale
+                    if n.softcap > 0 then score[k] = n.softcap * tanh(score[k] / n.softcap) end
                     top = math.max(top, score[k])
                 end
                 for k = first, i do sum = sum + math.exp(score[k] - top) end
@@ -95,4 +106,5 @@ return op {
             end,
         }
     end,
+    variants = { { softcap = 0.75 } },
 }

@@ -25,6 +25,10 @@
 //@ local function into(name, index, value)
 //@   return st({ name = name, type = elem, dtype = qkv.dtype }, index, value)
 //@ end
+//@ -- With a softcap, products become tanh(product * scale / softcap) first; scores are softcap of it,
+//@ -- and their gradient also has its slope.
+//@ local of_score = lit(softcap > 0 and softcap or scale)
+//@ local slope = softcap > 0 and " * (1 - t * t)" or ""
 //@ local function seen()
 //@   if starts then return "(key <= query) & (key >= oldest)" end
 //@   if window == 0 then return "key <= query" end
@@ -75,7 +79,7 @@ static inline void ${fn}_scores(${task} *a, int64_t c, int64_t query0, int64_t k
     memcpy(&oldest, &a->oldest[c], sizeof oldest);
 //@ end
     const ${V} lse = ${P}_load(&a->lse[c]), delta = ${P}_load(&a->delta[c]);
-    const ${V} scale = ${P}_set(${lit(scale)});
+    const ${V} scale = ${P}_set(${of_score});
 //@ local step = pairs and 2 or 1
     for (int64_t j = first; j < last; j += ${step}) {
         ${V} ds[${step}];
@@ -83,7 +87,10 @@ static inline void ${fn}_scores(${task} *a, int64_t c, int64_t query0, int64_t k
             const int key = (int)(key0 + j + i);
             ${V} p = ${P}_exp(${P}_load(&a->s[j + i][c]) * scale - lse);
             p = edge ? ${P}_select(${seen()}, p, ${P}_set(0)) : p;
-            ds[i] = p * (${P}_load(&a->dp[j + i][c]) - delta);
+//@ if softcap > 0 then
+            const ${V} t = ${P}_load(&a->s[j + i][c]);
+//@ end
+            ds[i] = p * (${P}_load(&a->dp[j + i][c]) - delta)${slope};
 //@ if pairs then
             rt_vf_store_bf16((rt_bf16 *)(void *)a->p[j + i] + c, p);
             rt_vf_store_bf16((rt_bf16 *)(void *)a->ds[j + i] + c, ds[i]);
@@ -109,6 +116,13 @@ static void ${fn}_strip(${task} *a, int64_t c, int64_t query0, int64_t key0,
         ${block}(ROWS, VECS, ${deep}, a->v[j], ${deep}, 1, &a->do_t[0][c], Q,
                  &a->dp[j][c], Q, 0);
     }
+//@ if softcap > 0 then
+    for (int64_t j = first; j < last; j++) {
+#pragma omp simd
+        for (int64_t i = c; i < c + ${U}_COLS; i++)
+            a->s[j][i] = rt_tanh${single and "f" or ""}(a->s[j][i] * ${lit(scale / softcap)});
+    }
+//@ end
     bool edge = key0 + last > query0 + c + 1; /* some key comes after some query */
 //@ if starts then
     edge = edge || key0 + first < a->oldest[c + ${U}_COLS - 1];

@@ -30,11 +30,15 @@
 //@ local blocks = (seq + keep - 1) // keep
 //@ local stride = blocks * keep -- of a head's numbers in the workspace
 //@ local f = acc == "float" and "f" or ""
-//@ local function at(name, index)
-//@   return ld({ name = name, type = elem, dtype = qkv.dtype }, index)
-//@ end
-//@ local function into(name, index, value)
-//@   return st({ name = name, type = elem, dtype = qkv.dtype }, index, value)
+//@ local function operand(name) return { name = name, type = elem, dtype = qkv.dtype } end
+//@ local function at(name, index) return ld(operand(name), index) end
+//@ local function into(name, index, value) return st(operand(name), index, value) end
+//@ -- With a softcap c a score is c t, where t = tanh(product scale / c), and its slope 1 - t^2.
+//@ local capped, factor = softcap > 0, softcap > 0 and softcap or scale
+//@ local slope = capped and " * (1 - t * t)" or ""
+//@ local function score(product, indent) -- without its factor, and what comes before
+//@   local t = ("\n%sconst %s t = rt_tanh%s(%s * "):format((" "):rep(indent), acc, f, product)
+//@   return capped and "t" or product, capped and t .. lit(scale / softcap) .. ");" or ""
 //@ end
 //@ local starts_in = starts and "const int32_t *starts, " or ""
 //@ local starts_of = starts and "starts, " or ""
@@ -57,26 +61,14 @@
 #define KEEP_TILE (KEEP * RT_TILE_ROW(HEAD)) /* elements */
 #define PASS_TILE (PASS * RT_TILE_ROW(HEAD))
 #define LOG2_E 1.44269504f
-#define SCALE ${lit(scale * 1.4426950408889634)} /* times log2(e), for exp2 */
+#define SCALE ${lit(factor * 1.4426950408889634)} /* times log2(e), for exp2 */
 //@ else
 #define ROWS (KEEP / 4) /* of a warp */
 #define PARTS ${(hd + 31) // 32} /* of 32 columns, one for each lane */
 //@ end
 
 //@ if masked then
-/* The first key that a query sees; queries beyond the sequence use the last one's. */
-RT_DEVICE int ${fn}_oldest(${starts_in}int query)
-{
-    const int last = query < SEQ ? query : SEQ - 1;
-//@   if starts and window > 0 then
-    const int start = starts[last], seen = last + 1 - ${window};
-    return start > seen ? start : seen;
-//@   elseif starts then
-    return starts[last];
-//@   else
-    return last + 1 > ${window} ? last + 1 - ${window} : 0;
-//@   end
-}
+${oldest_key(fn, starts, window)}
 
 //@   if starts then
 /* The first query that does not see any key up to `key`; starts never decrease. */
@@ -196,9 +188,10 @@ RT_DEVICE void ${fn}_ds(float (*ds)[4], const float (*s)[4], const float *top,
     const int lane = threadIdx.x % 32;
     RT_UNROLL
     for (int i = 0; i < PASS / 2; i++) {
-        const int j = i / 4, e = i % 4;
-        const float p = rt_exp2f(rt_fmaf(s[j][e], SCALE, -top[e / 2]));
-        ds[j][e] = p * (ds[j][e] - delta[e / 2]);
+//@   local number, before = score("s[j][e]", 8)
+        const int j = i / 4, e = i % 4;${before}
+        const float p = rt_exp2f(rt_fmaf(${number}, SCALE, -top[e / 2]));
+        ds[j][e] = p * (ds[j][e] - delta[e / 2])${slope};
     }
     if (!edge)
         return;
@@ -305,8 +298,10 @@ RT_DEVICE void ${fn}_p_and_ds(float (*p)[4], float (*ds)[4], const float *number
     const int lane = threadIdx.x % 32;
     RT_UNROLL
     for (int i = 0; i < PASS / 2; i++) {
-        const int j = i / 4, e = i % 4;
-        p[j][e] = rt_exp2f(rt_fmaf(p[j][e], SCALE, -number[8 * j + e % 2]));
+//@   number, before = score("p[j][e]", 8)
+//@   local rest = "(ds[j][e] - number[PASS + 8 * j + e % 2])"
+        const int j = i / 4, e = i % 4;${before}${capped and "\n        ds[j][e] = " .. rest .. slope .. ";" or ""}
+        p[j][e] = rt_exp2f(rt_fmaf(${number}, SCALE, -number[8 * j + e % 2]));
     }
     if (edge) {
         RT_UNROLL
@@ -323,7 +318,7 @@ RT_DEVICE void ${fn}_p_and_ds(float (*p)[4], float (*ds)[4], const float *number
     RT_UNROLL
     for (int i = 0; i < PASS / 2; i++) {
         const int j = i / 4, e = i % 4;
-        ds[j][e] = p[j][e] * (ds[j][e] - number[PASS + 8 * j + e % 2]);
+        ds[j][e] = p[j][e] * ${capped and "ds[j][e]" or rest};
     }
 }
 
@@ -481,9 +476,10 @@ ${fn}_dq(const ${elem} *qkv, const ${elem} *o, const ${acc} *lse, const ${elem} 
 //@   if masked then
             const int oldest = ${fn}_oldest(${starts_of}query);
 //@   end
-            const bool seen = key <= query${older("oldest")};
-            const ${acc} p = rt_exp${f}(s[i] * ${lit(scale)} - top[i]);
-            own_q[i * 32 + lane] = seen && query < end ? p * (dp[i] - delta[i]) : 0;
+//@   local number, before = score("s[i]", 12)
+            const bool seen = key <= query${older("oldest")};${before}
+            const ${acc} p = rt_exp${f}(${number} * ${lit(factor)} - top[i]);
+            own_q[i * 32 + lane] = seen && query < end ? p * (dp[i] - delta[i])${slope} : 0;
         }
         RT_UNROLL
         for (int part = 0; part < PARTS; part++) {
@@ -542,10 +538,10 @@ ${fn}_dkv(const ${elem} *qkv, const ${acc} *lse, const ${elem} *d_o,
         RT_UNROLL
         for (int i = 0; i < ROWS; i++) {
             const int key = key0 + warp * ROWS + i;
-            const bool seen = query < SEQ && key <= query${older("oldest")};
-            const ${acc} p = seen ? rt_exp${f}(s[i] * ${lit(scale)} - top) : 0;
+            const bool seen = query < SEQ && key <= query${older("oldest")};${before}
+            const ${acc} p = seen ? rt_exp${f}(${number} * ${lit(factor)} - top) : 0;
             own_v[i * 32 + lane] = p;
-            own_k[i * 32 + lane] = p * (dp[i] - delta);
+            own_k[i * 32 + lane] = p * (dp[i] - delta)${slope};
         }
         RT_UNROLL
         for (int part = 0; part < PARTS; part++) {

@@ -3,6 +3,12 @@
 -- the gradient of the rows [heads q | kv_heads k | kv_heads v]. Probabilities are
 -- computed again from lse. With p = exp(s - lse), dp = do v^T and delta = sum(do * o):
 -- ds = p * (dp - delta) * scale.
+local function tanh(x) -- of a small number as exact as of a large one
+    local e = math.exp(-2 * math.abs(x))
+    if e > 0.9 then return x * (1 - x * x / 3 + 2 * x ^ 4 / 15 - 17 * x ^ 6 / 315 + 62 * x ^ 8 / 2835) end
+    return (x < 0 and -1 or 1) * (1 - e) / (1 + e)
+end
+
 return op {
     arithmetic = 1,
     doc = "gradient of attention",
@@ -13,6 +19,7 @@ return op {
     attrs = {
         heads = "int", kv_heads = "int", head_dim = "int", seq = "int",
         window = { "int", 0 }, scale = "number",
+        softcap = { "number", 0, quiet = true }, -- scores s become softcap tanh(s / softcap)
     },
     outputs = { { "dqkv", "t c", dtype = "qkv" } },
     axes = { t = "reduction", c = "reduction" },
@@ -29,9 +36,11 @@ return op {
             return ("%d rows are not whole sequences of %d"):format(n.t, n.seq)
         end
         if n.window < 0 then return "window must not be negative" end
+        if n.softcap < 0 then return "softcap must not be negative" end
     end,
     check_cudnn = function(n)
         if n.starts then return "it does not support documents" end
+        if n.softcap > 0 then return "it does not support softcap" end
         if n.head_dim % 8 ~= 0 or n.head_dim > 128 then
             return ("heads are %d wide, not a multiple of 8 up to 128"):format(n.head_dim)
         end
@@ -85,8 +94,13 @@ return op {
                         dot = dot + n.qkv[q + j] * n.qkv[key + j]
                         dp = dp + n.d_o[o + j] * n.qkv[val + j]
                     end
-                    local p = math.exp(dot * n.scale - n.lse[i * n.heads + h + 1])
-                    local ds = p * (dp - delta) * n.scale
+                    local score, slope = dot * n.scale, 1.0
+                    if n.softcap > 0 then
+                        local t = tanh(score / n.softcap)
+                        score, slope = n.softcap * t, 1 - t * t
+                    end
+                    local p = math.exp(score - n.lse[i * n.heads + h + 1])
+                    local ds = p * (dp - delta) * slope * n.scale
                     for j = 1, hd do
                         dqkv[q + j] = dqkv[q + j] + ds * n.qkv[key + j]
                         dqkv[key + j] = dqkv[key + j] + ds * n.qkv[q + j]
@@ -112,4 +126,5 @@ return op {
             end,
         }
     end,
+    variants = { { softcap = 0.75 } },
 }
