@@ -430,6 +430,7 @@ RT_DEVICE void ${fn}_add(${acc} (*out)[PARTS], int part, const ${acc} *own,
     }
 }
 
+//@   local number, before = score("s[i]", 12)
 /* The part of dqkv for q, and for the second kernel delta, the sum of d_o o. */
 RT_GLOBAL(128)
 ${fn}_dq(const ${elem} *qkv, const ${elem} *o, const ${acc} *lse, const ${elem} *d_o,
@@ -476,7 +477,6 @@ ${fn}_dq(const ${elem} *qkv, const ${elem} *o, const ${acc} *lse, const ${elem} 
 //@   if masked then
             const int oldest = ${fn}_oldest(${starts_of}query);
 //@   end
-//@   local number, before = score("s[i]", 12)
             const bool seen = key <= query${older("oldest")};${before}
             const ${acc} p = rt_exp${f}(${number} * ${lit(factor)} - top[i]);
             own_q[i * 32 + lane] = seen && query < end ? p * (dp[i] - delta[i])${slope} : 0;
