@@ -75,6 +75,10 @@ _Static_assert(offsetof(struct Gen, base) == 0, "base_of() takes a Gen for its f
 
 void load_description(Gen *g);  /* load.c: Lua file → the raw record, with places */
 void check_model(Gen *g);       /* check.c: --target, --set, then every field: all messages at once */
+/* again.c: check_model with other overrides in a Gen that is past the pass span. False: that would
+ * have made something else of them, so the Gen is of no more use. */
+bool check_again(Gen *g);
+bool check_is_schedule(const char *path); /* does no pass up to span read that field? */
 void dims_check_read(Gen *g);   /* dims.c: given fields of the model that build never read */
 void ops_load(Gen *g);          /* ops.c: op folders → g->ops */
 void graph_build(Gen *g);       /* graph.c: arch's build → blocks, classes, params, forward nodes */

@@ -87,16 +87,22 @@ void child_put(const void *data, size_t n)
     }
 }
 
+/* This process does not outlive its parent. */
+static void end_with(pid_t parent)
+{
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+    if (getppid() != parent) /* it died before prctl */
+        _exit(EXIT_BUG);
+}
+
 static _Noreturn void run_child(Gen *g, const Limits *limits, const ChildWork *work,
                                 int fds[], pid_t parent)
 {
     int code;
 
-#ifdef __linux__
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-#endif
-    if (getppid() != parent) /* the parent died before prctl */
-        _exit(EXIT_BUG);
+    end_with(parent);
     if (dup2(fds[OUT], STDOUT_FILENO) < 0 || dup2(fds[ERR], STDERR_FILENO) < 0)
         _exit(EXIT_BUG);
     close(fds[OUT]);
@@ -261,6 +267,31 @@ int child_stream(Gen *g, const Limits *limits, const ChildWork *work)
             return told(EXIT_BUG, "wait4: %s", strerror(errno));
     fflush(NULL);
     return judge(status, &used, outcome, work, limits);
+}
+
+int child_copy(Gen *g, const Limits *limits, const ChildWork *work, int quiet)
+{
+    const pid_t parent = getpid();
+    int status = 0, code;
+    struct rusage used;
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid < 0)
+        return told(EXIT_DIAG, "cannot start a process: %s", strerror(errno));
+    if (pid == 0) {
+        end_with(parent);
+        if (dup2(quiet, STDERR_FILENO) < 0)
+            _exit(EXIT_BUG);
+        code = work->work(g, work->with);
+        fflush(NULL);
+        _exit(code);
+    }
+    while (wait4(pid, &status, 0, &used) < 0)
+        if (errno != EINTR)
+            return told(EXIT_BUG, "wait4: %s", strerror(errno));
+    return judge(status, &used, FINISHED, work, limits);
 }
 
 /* ---- output files as results ----------------------------------------------------- */

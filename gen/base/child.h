@@ -28,6 +28,9 @@ typedef struct ChildWork {
 } ChildWork;
 int child_stream(Gen *g, const Limits *limits, const ChildWork *work);
 void child_put(const void *data, size_t n);
+/* In such a child: runs work in a copy of the process as it stands, with processor time of its own,
+ * and waits for it. What it puts goes to the parent of both; its stderr goes to `quiet`. */
+int child_copy(Gen *g, const Limits *limits, const ChildWork *work, int quiet);
 
 /* child_jail.c: from now on this process and its threads can open files only for reading, cannot
  * create files, and cannot reach the network or other processes, as far as the system can enforce

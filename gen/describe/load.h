@@ -123,6 +123,7 @@ void rule_word_push(lua_State *L);
 bool rule_take_map(lua_State *L);
 
 void set_apply(Gen *g); /* --target and --set, on the raw record */
+void set_again(Gen *g); /* forgets the texts of earlier ones, before others are applied */
 
 bool dims_adds(const char *name); /* dims.c: is it a field of the trainer? */
 

@@ -269,6 +269,17 @@ static void apply_target(Gen *g, const char *name)
         remember(g, &o, NULL);
 }
 
+void set_again(Gen *g)
+{
+    Loader *ld = g->loader;
+    int kept = 0;
+
+    for (int i = 0; i < ld->files.count; i++)
+        if (strcmp(ld->files.items[i]->file, set_file) != 0)
+            ld->files.items[kept++] = ld->files.items[i];
+    ld->files.count = kept;
+}
+
 void set_apply(Gen *g)
 {
     Text all = {.g = g};

@@ -75,6 +75,18 @@ void drive_policy(Gen *g)
 
 /* ---- checks of the final plan, not of those tried -------------------------------- */
 
+/* Candidates of tune are many, so those that no placement can make fit end here. */
+static void judge_bound(Gen *g)
+{
+    const Model *m = &g->model;
+
+    if (strcmp(g->opt.command, "tune") != 0 || m->budget_bytes == 0 ||
+        plan_least_bytes(g) <= m->budget_bytes)
+        return;
+    diag_add(g, DIAG_ERROR, (Pos){0}, NULL, "the plan needs more than the budget");
+    g->base.exit_code = EXIT_FIT;
+}
+
 /* A plan that is too large is planned again with fewer bytes of activations and of
  * gradients, to find a change that fits; the program is not needed after that. */
 static void judge_budget(Gen *g)
@@ -87,6 +99,10 @@ static void judge_budget(Gen *g)
 
     if (m->budget_bytes == 0 || changes[0].cost.bytes <= m->budget_bytes)
         return;
+    if (!strcmp(g->opt.command, "tune")) {
+        policy_over_budget(g, changes, 1);
+        return;
+    }
     for (int recompute = 0; recompute < (searched ? 1 : 2); recompute++) {
         if (recompute)
             policy_recompute_all(g);
@@ -110,8 +126,10 @@ static void judge_budget(Gen *g)
 static const struct {
     const char *pass; /* the checks after it */
     void (*judge)(Gen *g);
-} judges[] = {
-    {"graph", dims_check_read}, {"place", judge_budget}, {"simulate", warn_plan}};
+} judges[] = {{"graph", dims_check_read},
+              {"unroll", judge_bound},
+              {"place", judge_budget},
+              {"simulate", warn_plan}};
 
 /* ---- the passes ------------------------------------------------------------------ */
 
@@ -150,15 +168,32 @@ static int run_pass(Gen *g, const Pass *p)
     return code;
 }
 
+static int pass_named(const char *name)
+{
+    for (int i = 0; i < N_PASSES; i++)
+        if (!strcmp(passes[i].name, name))
+            return i;
+    gen_die("no pass %s", name);
+}
+
+int drive_passes(Gen *g, const char *first, const char *last)
+{
+    const int end = pass_named(last);
+    int code = EXIT_DONE;
+
+    for (int i = pass_named(first); i <= end && code == EXIT_DONE; i++)
+        code = run_pass(g, &passes[i]);
+    return code;
+}
+
 int drive(Gen *g)
 {
     const bool plan = !strcmp(g->opt.command, "plan");
-    const bool plans = plan || !strcmp(g->opt.command, "tune");
 
     for (int i = 0; i < N_PASSES; i++) {
         int code;
 
-        if (plans && !strcmp(passes[i].name, "emit"))
+        if (plan && !strcmp(passes[i].name, "emit"))
             break;
         code = run_pass(g, &passes[i]);
         if (code != EXIT_DONE)

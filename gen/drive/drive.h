@@ -8,6 +8,9 @@
 
 /* Every pass, each with its checks. Returns an exit code; runs in the child process. */
 int drive(Gen *g);
+/* The passes from one to another. With the command "tune", a plan over the budget ends with EXIT_FIT
+ * as soon as that is certain, and no change that fits is looked for. */
+int drive_passes(Gen *g, const char *first, const char *last);
 enum { N_PASSES = 16 };
 const char *drive_pass_name(int i); /* NULL after the last */
 

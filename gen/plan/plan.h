@@ -267,6 +267,8 @@ typedef struct PlanBytes {
     int64_t snapshot; /* host memory, not in the total: for saves during training */
 } PlanBytes;
 PlanBytes plan_bytes(Gen *g);
+/* bound.c: what no placement goes below; needs unroll alone. */
+int64_t plan_least_bytes(Gen *g);
 double plan_flops_per_token(const Gen *g);
 int64_t plan_params(const Gen *g);
 

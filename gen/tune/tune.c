@@ -68,11 +68,14 @@ static int by_prediction(const void *pa, const void *pb)
     return a->id - b->id;
 }
 
-static void show_progress(const Tune *t, int done)
+static void show_progress(void *with)
 {
+    Tune *t = with;
+
+    t->planned++;
     if (isatty(STDERR_FILENO))
-        fprintf(stderr, done < t->all.count ? "\rplanned %d of %d" : "\r\033[K", done,
-                t->all.count);
+        fprintf(stderr, t->planned < t->all.count - 1 ? "\rplanned %d of %d" : "\r\033[K",
+                t->planned, t->all.count - 1);
 }
 
 /* Where no combination is legal, the first one's messages say why. */
@@ -88,15 +91,17 @@ static int check_any(Tune *t)
 
 static int plan_all(Tune *t)
 {
-    for (int i = 0; i < t->all.count; i++) {
-        Candidate *c = &t->all.items[i];
-        const int code = i ? tune_plan(t->g, &c->sets, &c->plan) : EXIT_DONE;
+    const int n = t->all.count - 1; /* that of candidate 0 is known */
+    TuneJob *jobs = gen_alloc(t->g, sizeof *jobs * (size_t)(n + 1));
+    int code;
 
-        if (code != EXIT_DONE)
-            return code;
-        judge(t, c);
-        show_progress(t, i + 1);
-    }
+    for (int i = 0; i < n; i++)
+        jobs[i] = (TuneJob){&t->all.items[i + 1].sets, &t->all.items[i + 1].plan};
+    code = tune_plan(t->g, jobs, n, false, show_progress, t);
+    if (code != EXIT_DONE)
+        return code;
+    for (int i = 0; i < t->all.count; i++)
+        judge(t, &t->all.items[i]);
     for (int i = 0; i < t->all.count; i++)
         if (!t->all.items[i].left_out)
             *gen_push(t->g, &t->ranked) = &t->all.items[i];
@@ -109,8 +114,12 @@ static int plan_all(Tune *t)
 /* The description has to be legal; that it is too large is what tuning may mend. */
 static int plan_base(Tune *t)
 {
-    int code = tune_plan(t->g, NULL, &t->base);
+    TunePlan fields = {0};
+    int code = tune_plan(t->g, &(TuneJob){NULL, &t->base}, 1, false, NULL, NULL);
 
+    if (code == EXIT_DONE)
+        code = tune_plan(t->g, &(TuneJob){NULL, &fields}, 1, true, NULL, NULL);
+    t->base.fields = fields.fields;
     if (code != EXIT_DONE || t->base.code == EXIT_DONE || t->base.code == EXIT_FIT)
         return code;
     code = tune_check(t->g, NULL);
@@ -133,21 +142,42 @@ const Candidate *tune_best(const Tune *t)
 
 /* ---- what is shown --------------------------------------------------------------- */
 
-/* Does the description say that already? Asked once for each field and value. */
-static int is_own(Tune *t, const char *set, bool *own)
+/* The hashes of all resolved fields for each of those lists. */
+static int fields_of(Tune *t, const OptionList *lists, TunePlan *plans, int n)
 {
-    const OptionList one = {&set, 1, 1};
-    TunePlan p = {0};
+    TuneJob *jobs = gen_alloc(t->g, sizeof *jobs * (size_t)(n + 1));
+
+    for (int i = 0; i < n; i++)
+        jobs[i] = (TuneJob){&lists[i], &plans[i]};
+    return tune_plan(t->g, jobs, n, true, NULL, NULL);
+}
+
+static TuneKnown *known_of(Tune *t, const char *set)
+{
+    for (int i = 0; i < t->known.count; i++)
+        if (!strcmp(t->known.items[i].set, set))
+            return &t->known.items[i];
+    return NULL;
+}
+
+/* Which fields does the description say already? Asked once for each field and value. */
+static int find_own(Tune *t, Candidate *const *list, int n)
+{
+    OptionList *one;
+    TunePlan *plans;
     int code;
 
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < list[i]->sets.count; k++)
+            if (!known_of(t, list[i]->sets.items[k]))
+                *gen_push(t->g, &t->known) = (TuneKnown){list[i]->sets.items[k], false};
+    one = gen_alloc(t->g, sizeof *one * (size_t)(t->known.count + 1));
+    plans = gen_alloc(t->g, sizeof *plans * (size_t)(t->known.count + 1));
     for (int i = 0; i < t->known.count; i++)
-        if (!strcmp(t->known.items[i].set, set)) {
-            *own = t->known.items[i].own;
-            return EXIT_DONE;
-        }
-    code = tune_plan(t->g, &one, &p);
-    *own = p.resolved == t->base.resolved;
-    *gen_push(t->g, &t->known) = (TuneKnown){set, *own};
+        *gen_push(t->g, &one[i]) = t->known.items[i].set;
+    code = fields_of(t, one, plans, t->known.count);
+    for (int i = 0; i < t->known.count; i++)
+        t->known.items[i].own = plans[i].fields == t->base.fields;
     return code;
 }
 
@@ -162,8 +192,9 @@ static OptionList without(Gen *g, const OptionList *sets, const bool *dropped)
     return left;
 }
 
-/* Defaults depend on other fields: what is dropped must leave the same description. */
-int tune_changes(Tune *t, Candidate *c)
+/* Defaults depend on other fields: what is dropped must leave the same description. So
+ * they are dropped one by one where they cannot be dropped together. */
+static int drop_each(Tune *t, Candidate *c, uint64_t fields)
 {
     bool *dropped = gen_alloc(t->g, sizeof *dropped * (size_t)(c->sets.count + 1));
     int code = EXIT_DONE;
@@ -172,29 +203,52 @@ int tune_changes(Tune *t, Candidate *c)
         OptionList left;
         TunePlan p = {0};
 
-        code = is_own(t, c->sets.items[i], &dropped[i]);
-        if (code != EXIT_DONE || !dropped[i])
+        dropped[i] = known_of(t, c->sets.items[i])->own;
+        if (!dropped[i])
             continue;
         left = without(t->g, &c->sets, dropped);
-        code = tune_plan(t->g, &left, &p);
-        dropped[i] = p.resolved == c->plan.resolved;
+        code = fields_of(t, &left, &p, 1);
+        dropped[i] = p.fields == fields;
     }
     c->changes = without(t->g, &c->sets, dropped);
     return code;
 }
 
+/* Their changes, and those fields of each as given, are read in one go. */
+static int drop_own(Tune *t, Candidate *const *list, int n)
+{
+    OptionList *lists = gen_alloc(t->g, sizeof *lists * (size_t)(2 * n + 1));
+    TunePlan *plans = gen_alloc(t->g, sizeof *plans * (size_t)(2 * n + 1));
+    int code;
+
+    for (int i = 0; i < n; i++) {
+        const OptionList *sets = &list[i]->sets;
+        bool *dropped = gen_alloc(t->g, sizeof *dropped * (size_t)(sets->count + 1));
+
+        for (int k = 0; k < sets->count; k++)
+            dropped[k] = known_of(t, sets->items[k])->own;
+        lists[2 * i] = *sets;
+        lists[2 * i + 1] = list[i]->changes = without(t->g, sets, dropped);
+    }
+    code = fields_of(t, lists, plans, 2 * n);
+    for (int i = 0; i < n && code == EXIT_DONE; i++)
+        if (plans[2 * i].fields != plans[2 * i + 1].fields)
+            code = drop_each(t, list[i], plans[2 * i].fields);
+    return code;
+}
+
+/* The table leaves out fields that change nothing. */
 static int find_changes(Tune *t)
 {
+    Candidate **list = gen_alloc(t->g, sizeof *list * (size_t)(t->ranked.count + 1));
     const Candidate *best = tune_best(t);
-    int code = EXIT_DONE;
+    int n = 0, code;
 
-    for (int i = 0; i < t->ranked.count && code == EXIT_DONE; i++) {
-        Candidate *c = t->ranked.items[i];
-
-        if (tune_is_shown(t, i) || c == best)
-            code = tune_changes(t, c);
-    }
-    return code;
+    for (int i = 0; i < t->ranked.count; i++)
+        if (tune_is_shown(t, i) || t->ranked.items[i] == best)
+            list[n++] = t->ranked.items[i];
+    code = n ? find_own(t, list, n) : EXIT_DONE;
+    return code == EXIT_DONE && n ? drop_own(t, list, n) : code;
 }
 
 /* ---- the override ---------------------------------------------------------------- */

@@ -21,6 +21,7 @@ typedef struct TuneAxes { TuneAxis *items; int count, cap; } TuneAxes;
 /* What planning says of a description; plain data, which comes out of the child. */
 typedef struct TunePlan {
     int code;                /* EXIT_DONE: it fits, EXIT_FIT: too large, EXIT_DIAG: refused */
+    uint64_t fields;         /* with fields_only: the hash of all resolved fields, 0: an error */
     uint64_t numerics, resolved; /* hashes: of the numerics, of all resolved fields, */
     uint64_t program;        /* of all instructions of a step */
     int64_t bytes, budget_bytes; /* a rank */
@@ -53,7 +54,7 @@ typedef struct Tune {
     struct { Candidate *items; int count, cap; } all;
     struct { Candidate **items; int count, cap; } ranked; /* those that fit, the best first */
     struct { TuneKnown *items; int count, cap; } known;
-    int refused, large, twice, other_numerics;
+    int planned, refused, large, twice, other_numerics;
     int64_t measure;         /* how many are run, beside the description's own */
     int64_t steps, minutes;  /* of a run; of all runs and builds */
     const char *work;        /* folder of the trainers */
@@ -68,9 +69,11 @@ typedef struct Tune {
 int tune_axes(Tune *t);
 const char *tune_sets_text(Gen *g, const OptionList *sets, const char *between); /* "": none */
 
-/* tune_plan.c. Plans the description with those fields, in a child. Returns an exit code: of the child,
- * not of the plan. */
-int tune_plan(Gen *g, const OptionList *sets, TunePlan *plan);
+/* tune_plan.c. Plans the description with the fields of each job, in children; fields_only: only reads
+ * the fields. Calls done after each. Returns an exit code: of the children, not of the plans. */
+typedef struct TuneJob { const OptionList *sets; TunePlan *plan; } TuneJob;
+int tune_plan(Gen *g, const TuneJob *jobs, int n, bool fields_only, void (*done)(void *with),
+              void *with);
 /* Prints the messages of the description with those fields. Returns an exit code. */
 int tune_check(Gen *g, const OptionList *sets);
 /* Generates it to that folder. Returns an exit code. */
@@ -102,9 +105,6 @@ void tune_print(const Tune *t);
 void tune_print_json(const Tune *t);
 void tune_override(const Tune *t, Text *to); /* the best one, as a description */
 
-/* Finds the changes of those that are shown: fields that do not come to another description are left
- * out. Returns an exit code. */
-int tune_changes(Tune *t, Candidate *c);
 /* tune.c. Returns an exit code. */
 int tune_command(Gen *g);
 

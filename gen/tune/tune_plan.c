@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tune_plan.c: one candidate's plan, or its trainer. In: the options of the command, and
- * the fields that the candidate sets. Out: what the passes say of it, or a folder.
+/* tune_plan.c: the plans of candidates, or a trainer. In: the options of the command, and
+ * the fields that each candidate sets. Out: what the passes say of it, or a folder.
  *
- * Each is made in a child of its own: what a description does is bounded by the child's
- * limits, and nothing of one candidate is left when the next is planned. What the passes
- * print is not shown: a candidate that is refused is a row of a table. */
+ * Candidates mostly differ in fields that no pass before `checkpoint` reads. So a child
+ * makes what they share, up to the pass span, and a copy of it (fork) plans each: it
+ * reads the fields again, and if the resolved descriptions differ in other fields too,
+ * starts from the beginning. What a description does is bounded by the child's limits,
+ * and nothing of one candidate is left when the next is planned. What the passes print is
+ * not shown: a candidate that is refused is a row of a table. */
 #include "tune/tune.h"
 
 #include "base/child.h"
 #include "drive/drive.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
-
-typedef struct Planned {
-    TunePlan *plan;
-    size_t got;  /* bytes */
-    int nowhere; /* /dev/null, which the child itself must not open to write */
-} Planned;
 
 /* The first line of a message. */
 static void keep_reason(TunePlan *p, const char *text)
@@ -45,13 +43,18 @@ static uint64_t program_hash(const Gen *g)
     return h;
 }
 
+static uint64_t hash_text(const char *s)
+{
+    return hash_bytes(s, strlen(s));
+}
+
 static void fill(Gen *g, TunePlan *p)
 {
     const Model *m = &g->model;
     const PlanBytes b = plan_bytes(g);
 
     p->numerics = g->numerics_hash;
-    p->resolved = hash_bytes(m->resolved_lua, strlen(m->resolved_lua));
+    p->resolved = hash_text(m->resolved_lua);
     p->program = program_hash(g);
     p->bytes = b.total;
     p->budget_bytes = m->budget_bytes;
@@ -70,30 +73,25 @@ static void fill(Gen *g, TunePlan *p)
     p->auto_recompute = m->recompute == RECOMPUTE_AUTO;
 }
 
-static int plan_in_child(Gen *g, void *with)
+static void answer(Gen *g, int code, TunePlan *plan)
 {
-    TunePlan plan = {0};
-
-    if (dup2(((Planned *)with)->nowhere, STDERR_FILENO) < 0)
-        return EXIT_BUG;
-    plan.code = drive(g);
-    if (plan.code == EXIT_DONE || plan.code == EXIT_FIT)
-        fill(g, &plan);
+    plan->code = code;
+    if (code == EXIT_DONE || code == EXIT_FIT)
+        fill(g, plan);
     if (diag_first_error(g))
-        keep_reason(&plan, diag_first_error(g));
-    child_put(&plan, sizeof plan);
-    return EXIT_DONE;
+        keep_reason(plan, diag_first_error(g));
 }
 
-static bool take_plan(void *with, const char *s, size_t n)
+/* The fields of the command line, then those of a candidate; NULL: none. */
+static OptionList with_sets(Gen *g, const OptionList *first, const OptionList *sets)
 {
-    Planned *p = with;
+    OptionList all = {0};
 
-    if (n > sizeof *p->plan - p->got)
-        return false;
-    memcpy((char *)p->plan + p->got, s, n);
-    p->got += n;
-    return true;
+    for (int i = 0; i < first->count; i++)
+        *gen_push(g, &all) = first->items[i];
+    for (int i = 0; sets && i < sets->count; i++)
+        *gen_push(g, &all) = sets->items[i];
+    return all;
 }
 
 /* A Gen of its own for a candidate: the options, and its fields behind those of the
@@ -101,36 +99,198 @@ static bool take_plan(void *with, const char *s, size_t n)
 static Gen candidate_gen(Gen *g, const OptionList *sets, const char *command)
 {
     Gen own = {.opt = g->opt};
-    OptionList all = {0};
 
-    for (int i = 0; i < g->opt.sets.count; i++)
-        *gen_push(g, &all) = g->opt.sets.items[i];
-    for (int i = 0; sets && i < sets->count; i++)
-        *gen_push(g, &all) = sets->items[i];
-    own.opt.sets = all;
+    own.opt.sets = with_sets(g, &g->opt.sets, sets);
     own.opt.command = command;
     own.opt.json = false;
     own.base.color = g->base.color;
     return own;
 }
 
-int tune_plan(Gen *g, const OptionList *sets, TunePlan *plan)
+/* ---- in the child ---------------------------------------------------------------- */
+
+enum { GROUP = 256 }; /* candidates of one child, so that its memory is bounded */
+
+typedef struct Answer {
+    int job;
+    TunePlan plan;
+} Answer;
+_Static_assert(sizeof(Answer) <= PIPE_BUF, "an answer is one write");
+
+typedef struct Group {
+    Gen *g; /* the command's */
+    const TuneJob *jobs;
+    bool fields_only;
+    int job[GROUP], count; /* indices into jobs */
+    OptionList common; /* fields that all of them set, and that passes up to span read */
+    int nowhere;       /* /dev/null, which the child itself must not open to write */
+    bool shared;       /* in the child: its Gen is past span */
+    int now;           /* in a copy: which one it plans */
+    /* in the parent */
+    char answer[sizeof(Answer)];
+    size_t got; /* bytes of it */
+    void (*done)(void *with);
+    void *with;
+} Group;
+
+/* With the shared passes if their result is that of the candidate, too. */
+static void plan_it(Gen *g, const Group *b, TunePlan *plan)
 {
-    Gen own = candidate_gen(g, sets, "tune");
-    Planned p = {plan, 0, open("/dev/null", O_WRONLY | O_CLOEXEC)};
-    const ChildWork work = {.what = "a candidate",
-                            .cause = "is there a loop in the description?",
-                            .with = &p,
-                            .work = plan_in_child,
-                            .take = take_plan};
+    const OptionList *sets = b->jobs[b->job[b->now]].sets;
+    Gen own;
     int code;
 
-    gen_require(p.nowhere >= 0, "/dev/null cannot be opened");
-    code = child_stream(&own, &default_limits, &work);
-    close(p.nowhere);
-    gen_require(code != EXIT_DONE || p.got == sizeof *plan, "a plan of %zu bytes", p.got);
+    if (b->shared) {
+        g->opt.sets = with_sets(g, &b->g->opt.sets, sets);
+        if (check_again(g)) {
+            code = diag_finish(g);
+            code = code == EXIT_DONE ? drive_passes(g, "checkpoint", "simulate") : code;
+            answer(g, code, plan);
+            return;
+        }
+    }
+    own = candidate_gen(b->g, sets, "tune");
+    answer(&own, drive_passes(&own, "load", "simulate"), plan);
+}
+
+static int plan_in_copy(Gen *g, void *with)
+{
+    const Group *b = with;
+    Answer a;
+
+    memset(&a, 0, sizeof a); /* its gaps are written, too */
+    a.job = b->job[b->now];
+    if (b->fields_only) {
+        g->opt.sets = with_sets(g, &b->g->opt.sets, b->jobs[a.job].sets);
+        check_model(g);
+        a.plan.fields = diag_errors(g) ? 0 : hash_text(g->model.resolved_lua);
+    } else {
+        plan_it(g, b, &a.plan);
+    }
+    child_put(&a, sizeof a);
+    return EXIT_DONE;
+}
+
+static int plan_in_child(Gen *g, void *with)
+{
+    Group *b = with;
+    const int shown = dup(STDERR_FILENO);
+    const ChildWork work = {.what = "a candidate",
+                            .cause = "is there a loop in the description?",
+                            .with = b,
+                            .work = plan_in_copy};
+    int code = EXIT_DONE;
+
+    if (shown < 0 || dup2(b->nowhere, STDERR_FILENO) < 0)
+        return EXIT_BUG;
+    if (b->fields_only)
+        code = drive_passes(g, "load", "load");
+    else if (b->count > 1)
+        b->shared = drive_passes(g, "load", "span") == EXIT_DONE;
+    if (dup2(shown, STDERR_FILENO) < 0)
+        return EXIT_BUG;
+    for (b->now = 0; b->now < b->count && code == EXIT_DONE; b->now++)
+        code = child_copy(g, &default_limits, &work, b->nowhere);
     return code;
 }
+
+/* ---- in the parent --------------------------------------------------------------- */
+
+static bool take_answers(void *with, const char *s, size_t n)
+{
+    Group *b = with;
+
+    while (n) {
+        const size_t part =
+            (size_t)min_i64((int64_t)n, (int64_t)(sizeof b->answer - b->got));
+        const Answer *a = (const void *)b->answer;
+
+        memcpy(b->answer + b->got, s, part);
+        b->got += part;
+        s += part;
+        n -= part;
+        if (b->got < sizeof b->answer)
+            break;
+        *b->jobs[a->job].plan = a->plan;
+        b->got = 0;
+        if (b->done)
+            b->done(b->with);
+    }
+    return true;
+}
+
+/* The fields of a candidate that passes up to span read. */
+static OptionList common_sets(Gen *g, const OptionList *sets)
+{
+    OptionList common = {0};
+
+    for (int i = 0; sets && i < sets->count; i++)
+        if (!check_is_schedule(sets->items[i]))
+            *gen_push(g, &common) = sets->items[i];
+    return common;
+}
+
+static bool same_sets(const OptionList *a, const OptionList *b)
+{
+    bool same = a->count == b->count;
+
+    for (int i = 0; same && i < a->count; i++)
+        same = !strcmp(a->items[i], b->items[i]);
+    return same;
+}
+
+static int run_batch(Gen *g, Group *b)
+{
+    Gen own = candidate_gen(g, &b->common, "tune");
+    const ChildWork work = {.what = "the candidates",
+                            .cause = "is there a loop in the description?",
+                            .with = b,
+                            .work = plan_in_child,
+                            .take = take_answers};
+    Limits limits = default_limits;
+    int code;
+
+    limits.wall_seconds *= b->count + 1; /* what each of them may take */
+    limits.output_bytes *= b->count + 1;
+    code = child_stream(&own, &limits, &work);
+    gen_require(code != EXIT_DONE || b->got == 0, "a plan of %zu bytes", b->got);
+    return code;
+}
+
+int tune_plan(Gen *g, const TuneJob *jobs, int n, bool fields_only,
+              void (*done)(void *with), void *with)
+{
+    bool *planned = gen_alloc(g, sizeof *planned * (size_t)(n + 1));
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    int code = EXIT_DONE;
+
+    gen_require(nowhere >= 0, "/dev/null cannot be opened");
+    for (int first = 0; first < n && code == EXIT_DONE; first++) {
+        Group b = {.g = g,
+                   .jobs = jobs,
+                   .fields_only = fields_only,
+                   .nowhere = nowhere,
+                   .done = done,
+                   .with = with};
+
+        if (!fields_only)
+            b.common = common_sets(g, jobs[first].sets);
+        for (int i = first; i < n && b.count < GROUP; i++) {
+            const OptionList common = common_sets(g, jobs[i].sets);
+
+            if (planned[i] || (!fields_only && !same_sets(&common, &b.common)))
+                continue;
+            planned[i] = true;
+            b.job[b.count++] = i;
+        }
+        if (b.count)
+            code = run_batch(g, &b);
+    }
+    close(nowhere);
+    return code;
+}
+
+/* ---- one of them ----------------------------------------------------------------- */
 
 int tune_check(Gen *g, const OptionList *sets)
 {

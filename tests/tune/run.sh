@@ -70,11 +70,41 @@ plans() {
     check "other numerics, when asked for" test "$(field ranked "$WORK/numerics.json" | grep -o "'id'" | wc -l)" -ge 4
 }
 
-# Without words: the grid of a model on 4 ranks.
+# Candidates of two graphs, some too large and some refused. What candidates share is decided from
+# their resolved fields, also where a description's wrap is a function.
+shared() {
+    local grid='seq=16,32 strategy=full_shard,shard_optimizer,bogus wrap=per_block(1),root_only recompute=none,block,auto'
+    local sets='mesh.shard=4 target.memory="129MiB"'
+    tune "$llama" $grid --set mesh.shard=4 --set 'target.memory="129MiB"' --allow-numerics --plan-only --json \
+        >"$WORK/shared.json"
+    check "candidates of two graphs" test $? = 0
+    check "are ranked, too large and refused as plans are" python3 "$here/plans.py" "$FSDPGEN" "$llama" \
+        "$WORK/shared.json" $sets
+    check "each of the three occurs" test "$(field left_out "$WORK/shared.json" | grep -o "'left_out': '[a-z]*" |
+        sort -u | wc -l)" -ge 2
+    sed 's/^    seq = 19/    wrap = function(block) return block.index == 2 end, seq = 19/' "$llama" >"$WORK/function.lua"
+    tune "$WORK/function.lua" strategy=full_shard,shard_grad_op recompute=none,block --set mesh.shard=2 \
+        --plan-only --json >"$WORK/function.json"
+    check "a wrap that is a function" python3 "$here/plans.py" "$FSDPGEN" "$WORK/function.lua" "$WORK/function.json" \
+        mesh.shard=2
+}
+
+# Without words: the grid of a model on 4 ranks. A candidate costs a small part of a plan by itself.
+cpu() { # COMMAND...: hundredths of a second of its processors
+    python3 -c 'import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+u = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(int(100 * (u.ru_utime + u.ru_stime)))' "$@"
+}
 grid() {
+    local cost one
     tune "$llama" --plan-only --set mesh.shard=4 --set global_batch=32 --json >"$WORK/grid.json"
-    check "the grid of a model: $(field candidates "$WORK/grid.json") candidates" \
-        test "$(field candidates "$WORK/grid.json")" -gt 200
+    local n=$(field candidates "$WORK/grid.json")
+    check "the grid of a model: $n candidates" test "$n" -gt 200
+    cost=$(cpu "$FSDPGEN" tune "$llama" --plan-only --set mesh.shard=4 --set global_batch=32 --json)
+    one=$(cpu sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$@"; done' - "$FSDPGEN" plan "$llama" --set mesh.shard=4 --json)
+    check "$n candidates take less than a third of as many plans (${cost}0 ms; ten plans ${one}0 ms)" \
+        test $((cost * 10 * 3)) -lt $((one * n))
 }
 
 # ---- the override ----------------------------------------------------------------------------------
@@ -218,6 +248,7 @@ earnest() {
 
 part words words
 part plans plans
+part shared shared
 part grid turn 2 3 grid
 part override override
 part measured measured
