@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xb1ebda5441a83cf8 || TRAINER_IDENTITY != 0x49fe9b5e1efd505f
+#if MATH_IDENTITY != 0xb43161ac7b8c4068 || TRAINER_IDENTITY != 0xfb190414e2da24fd
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

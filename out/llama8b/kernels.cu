@@ -17,7 +17,7 @@
 
 /* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
-math_b1ebda5441a83cf8(void)
+math_b43161ac7b8c4068(void)
 {
 }
 
@@ -174,7 +174,6 @@ rope_8192x6144x8192x128_bf16(const rt_bf16 *qkv, const float *table, rt_bf16 *y)
 #define KEYS 32 /* at a time */
 #define HEAD 128 /* DIM rounded up to 16 */
 #define TILE (KEYS * RT_TILE_ROW(HEAD)) /* elements */
-#define LOG2_E 1.44269504f
 #define SCALE 0.12751743082459868f /* times log2(e), for exp2 */
 
 /* Loads keys and values from key0 on into the two tiles of their turn. */
@@ -183,8 +182,8 @@ RT_DEVICE void attention_8192x6144_bf16_load(rt_bf16 *tiles, const rt_bf16 *k_ro
 {
     rt_bf16 *tile = tiles + key0 / KEYS % 2 * 2 * TILE;
     const int64_t at = (int64_t)key0 * ROW;
-    rt_tile_load<128, KEYS, HEAD, DIM>(tile, k_rows + at, ROW, SEQ - key0);
-    rt_tile_load<128, KEYS, HEAD, DIM>(tile + TILE, v_rows + at, ROW, SEQ - key0);
+    rt_tile_load<128, KEYS, HEAD, DIM>(tile, k_rows + at, ROW);
+    rt_tile_load<128, KEYS, HEAD, DIM>(tile + TILE, v_rows + at, ROW);
     rt_cp_async_commit();
 }
 
@@ -261,7 +260,7 @@ RT_DEVICE void attention_8192x6144_bf16_finish(rt_bf16 *own_q, float *lse,
             over[half] = 1 / total;
             if (lane % 4 == 0 && query < end) {
                 lse[(int64_t)query * 32] =
-                    top[i][half] * (SCALE / LOG2_E) + rt_logf(total);
+                    top[i][half] * (SCALE / RT_LOG2_E) + rt_logf(total);
             }
         }
         rt_warp_sync();
@@ -293,7 +292,7 @@ attention_8192x6144_bf16(const rt_bf16 *qkv, rt_bf16 *o, float *lse)
     for (int i = 0; i < ROWS / 8; i++) {
         top[i / 2][i % 2] = -1e30f;
     }
-    rt_tile_load<128, QUERIES, HEAD, DIM>(q, q_rows, ROW, queries);
+    rt_tile_load<128, QUERIES, HEAD, DIM>(q, q_rows, ROW);
     attention_8192x6144_bf16_load(tiles, k_rows, v_rows, 0);
     for (int key0 = 0; key0 < end; key0 += KEYS) {
         const rt_bf16 *k = tiles + key0 / KEYS % 2 * 2 * TILE, *v = k + TILE;
@@ -326,7 +325,6 @@ attention_8192x6144_bf16(const rt_bf16 *qkv, rt_bf16 *o, float *lse)
 #undef KEYS
 #undef HEAD
 #undef TILE
-#undef LOG2_E
 #undef SCALE
 
 /* add_rmsnorm: h = x + r; y, rstd = rmsnorm(h, w)
@@ -462,7 +460,6 @@ rmsnorm_bwd_add_8192x4096_bf16_sum(const float *part, float *dw, float beta)
 #define COLUMNS 128 /* of dk and dv in a block */
 #define KEEP_TILE (KEEP * RT_TILE_ROW(HEAD)) /* elements */
 #define PASS_TILE (PASS * RT_TILE_ROW(HEAD))
-#define LOG2_E 1.44269504f
 #define SCALE 0.12751743082459868f /* times log2(e), for exp2 */
 
 /* Loads keys and values from key0 on into the two tiles of their turn. */
@@ -473,8 +470,8 @@ RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_load_keys(rt_bf16 *tiles,
 {
     rt_bf16 *tile = tiles + key0 / PASS % 2 * 2 * PASS_TILE;
     const int64_t at = (int64_t)key0 * ROW;
-    rt_tile_load<128, PASS, HEAD, DIM>(tile, k_rows + at, ROW, SEQ - key0);
-    rt_tile_load<128, PASS, HEAD, DIM>(tile + PASS_TILE, v_rows + at, ROW, SEQ - key0);
+    rt_tile_load<128, PASS, HEAD, DIM>(tile, k_rows + at, ROW);
+    rt_tile_load<128, PASS, HEAD, DIM>(tile + PASS_TILE, v_rows + at, ROW);
     rt_cp_async_commit();
 }
 
@@ -499,8 +496,7 @@ RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_ds(float (*ds)[4],
     for (int i = 0; i < PASS / 2; i++) {
         const int j = i / 4, e = i % 4, query = own + lane / 4 + e / 2 * 8;
         const int key = key0 + 8 * j + lane % 4 * 2 + e % 2;
-        const bool seen = key <= query;
-        ds[j][e] = seen ? ds[j][e] : 0;
+        ds[j][e] = key <= query ? ds[j][e] : 0;
     }
 }
 
@@ -528,8 +524,8 @@ attention_bwd_8192x6144x4096x32_bf16_dq(const rt_bf16 *qkv, const rt_bf16 *o,
     rt_bf16 *own_q = q + warp * 16 * RT_TILE_ROW(HEAD), *own_do = own_q + KEEP_TILE;
     float dq[1][HEAD / 8][4] = {}, top[2], delta[2];
     uint32_t q_parts[HEAD / 16][4], do_parts[HEAD / 16][4];
-    rt_tile_load<128, KEEP, HEAD, DIM>(q, qkv + q_at, ROW, queries);
-    rt_tile_load<128, KEEP, HEAD, DIM>(q + KEEP_TILE, d_o + o_at, O_ROW, queries);
+    rt_tile_load<128, KEEP, HEAD, DIM>(q, qkv + q_at, ROW);
+    rt_tile_load<128, KEEP, HEAD, DIM>(q + KEEP_TILE, d_o + o_at, O_ROW);
     rt_cp_async_commit();
     attention_bwd_8192x6144x4096x32_bf16_load_keys(tiles, k_rows, v_rows, 0);
     RT_UNROLL
@@ -538,7 +534,7 @@ attention_bwd_8192x6144x4096x32_bf16_dq(const rt_bf16 *qkv, const rt_bf16 *o,
         const int64_t at = ((int64_t)sequence * 32 + head) * 8192 + query;
         const int64_t there = row0 + (query < end ? query : end - 1); /* any valid row */
         const int64_t o_there = there * O_ROW + head * DIM;
-        top[half] = query < end ? lse[there * 32 + head] * LOG2_E : 1e30f;
+        top[half] = query < end ? lse[there * 32 + head] * RT_LOG2_E : 1e30f;
         delta[half] = rt_quad_dot<DIM>(o + o_there, d_o + o_there);
         if (lane % 4 == 0) {
             lse2[at] = top[half];
@@ -582,11 +578,11 @@ RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_load_queries(rt_bf16 *tile,
                                                                  const float *deltas,
                                                                  int query0)
 {
-    const int left = SEQ - query0, i = 4 * threadIdx.x;
+    const int i = 4 * threadIdx.x;
     q_rows += (int64_t)query0 * ROW;
     do_rows += (int64_t)query0 * O_ROW;
-    rt_tile_load<128, PASS, HEAD, DIM>(tile, q_rows, ROW, left);
-    rt_tile_load<128, PASS, HEAD, DIM>(tile + PASS_TILE, do_rows, O_ROW, left);
+    rt_tile_load<128, PASS, HEAD, DIM>(tile, q_rows, ROW);
+    rt_tile_load<128, PASS, HEAD, DIM>(tile + PASS_TILE, do_rows, O_ROW);
     if (i < PASS) {
         rt_cp_async_16(numbers + i, lse2 + query0 + i, 16);
         rt_cp_async_16(numbers + PASS + i, deltas + query0 + i, 16);
@@ -614,8 +610,7 @@ RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_p_and_ds(float (*p)[4],
         for (int i = 0; i < PASS / 2; i++) {
             const int j = i / 4, e = i % 4, key = own + lane / 4 + e / 2 * 8;
             const int query = query0 + 8 * j + lane % 4 * 2 + e % 2;
-            const bool seen = key <= query;
-            p[j][e] = seen ? p[j][e] : 0;
+            p[j][e] = key <= query ? p[j][e] : 0;
         }
     }
     RT_UNROLL
@@ -653,8 +648,8 @@ attention_bwd_8192x6144x4096x32_bf16_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o,
     const int own = key0 + warp * 16; /* the warp's first key */
     rt_bf16 *own_k = k + warp * 16 * RT_TILE_ROW(HEAD), *own_v = own_k + KEEP_TILE;
     float dk[1][COLUMNS / 8][4] = {}, dv[1][COLUMNS / 8][4] = {};
-    rt_tile_load<128, KEEP, HEAD, DIM>(k, qkv + k_at, ROW, keys);
-    rt_tile_load<128, KEEP, HEAD, DIM>(v, qkv + v_at, ROW, keys);
+    rt_tile_load<128, KEEP, HEAD, DIM>(k, qkv + k_at, ROW);
+    rt_tile_load<128, KEEP, HEAD, DIM>(v, qkv + v_at, ROW);
     rt_cp_async_commit();
     attention_bwd_8192x6144x4096x32_bf16_load_queries(tiles, numbers, q_rows, do_rows,
                                                       lse2, deltas, begin);
@@ -709,7 +704,6 @@ attention_bwd_8192x6144x4096x32_bf16_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o,
 #undef COLUMNS
 #undef KEEP_TILE
 #undef PASS_TILE
-#undef LOG2_E
 #undef SCALE
 
 /* rope_bwd: halves of q and k heads: (d1 cos + d2 sin, d2 cos - d1 sin)

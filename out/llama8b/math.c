@@ -5,7 +5,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "math.h"
 
-#if MATH_IDENTITY != 0xb1ebda5441a83cf8
+#if MATH_IDENTITY != 0xb43161ac7b8c4068
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 

@@ -12,11 +12,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0xb1ebda5441a83cf8
+#if MATH_IDENTITY != 0xb43161ac7b8c4068
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_b1ebda5441a83cf8
+#define math_prepare math_prepare_b43161ac7b8c4068
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {

@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x49fe9b5e1efd505f
-#define trainer_segments trainer_segments_49fe9b5e1efd505f /* tables.c */
-#define trainer_numerics trainer_numerics_49fe9b5e1efd505f /* checkpoint.c */
-#define trainer_step     trainer_step_49fe9b5e1efd505f     /* step.c */
-#define trainer_setup    trainer_setup_49fe9b5e1efd505f    /* bind.c */
+#define TRAINER_IDENTITY 0xfb190414e2da24fd
+#define trainer_segments trainer_segments_fb190414e2da24fd /* tables.c */
+#define trainer_numerics trainer_numerics_fb190414e2da24fd /* checkpoint.c */
+#define trainer_step     trainer_step_fb190414e2da24fd     /* step.c */
+#define trainer_setup    trainer_setup_fb190414e2da24fd    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -11,6 +11,44 @@
 #define RT_MMA_H
 
 #define RT_TILE_ROW(head) ((head) + 8)
+#define RT_LOG2_E 1.44269504f
+
+/* rt_tile_load; whole: all rows are there. A thread keeps its column and goes down the rows, so the
+ * addresses of its rounds differ by constants. */
+template <int threads, int rows, int head, int elems, bool whole>
+RT_DEVICE void rt_tile_load_rows(rt_bf16 *tile, const rt_bf16 *from, int64_t apart,
+                                 int there)
+{
+    /* Threads of a row: a power of two that is enough for its units of 16 bytes. */
+    constexpr int units = head / 8, few = units <= 2 ? 2 : units <= 4 ? 4 : 8;
+    constexpr int per = units <= 8 ? few : units <= 16 ? 16 : 32;
+    constexpr int step = threads / per; /* rows of a round */
+    static_assert(head <= 256 && rows % step == 0, "a tile is loaded in whole rounds");
+    const int thread = threadIdx.x, first = thread / per, d = thread % per * 8;
+    rt_bf16 *to = tile + first * RT_TILE_ROW(head) + d;
+    const rt_bf16 *at = from + first * apart + d;
+    if (units < per && d >= head)
+        return;
+    RT_UNROLL
+    for (int row = 0; row < rows; row += step) {
+        const bool inside =
+            (whole || row < there - first) && (elems == head || d < elems);
+        rt_cp_async_16(to + row * RT_TILE_ROW(head), inside ? at + row * apart : from,
+                       inside ? 16 : 0);
+    }
+}
+
+/* The same for rows whose length is not a multiple of 16 bytes. */
+template <int threads, int rows, int head, int elems>
+RT_DEVICE void rt_tile_load_elems(rt_bf16 *tile, const rt_bf16 *from, int64_t apart,
+                                  int there)
+{
+    for (int i = threadIdx.x; i < rows * head; i += threads) {
+        const int row = i / head, d = i % head;
+        const bool inside = row < there && d < elems;
+        tile[row * RT_TILE_ROW(head) + d] = inside ? from[row * apart + d] : (rt_bf16)0;
+    }
+}
 
 /* Loads rows of `elems` elements, `apart` elements from one to the next in global memory, into a
  * tile; rows from `there` on, and columns from elems on, become zero. Rows whose length is a
@@ -19,21 +57,20 @@
 template <int threads, int rows, int head, int elems>
 RT_DEVICE void rt_tile_load(rt_bf16 *tile, const rt_bf16 *from, int64_t apart, int there)
 {
-    if (elems % 8 == 0) {
-        for (int i = threadIdx.x; i < rows * head / 8; i += threads) {
-            const int row = i / (head / 8), d = i % (head / 8) * 8;
-            const bool inside = row < there && d < elems;
-            rt_cp_async_16(tile + row * RT_TILE_ROW(head) + d,
-                           inside ? from + row * apart + d : from, inside ? 16 : 0);
-        }
-    } else {
-        for (int i = threadIdx.x; i < rows * head; i += threads) {
-            const int row = i / head, d = i % head;
-            const bool inside = row < there && d < elems;
-            tile[row * RT_TILE_ROW(head) + d] =
-                inside ? from[row * apart + d] : (rt_bf16)0;
-        }
-    }
+    if constexpr (elems % 8 == 0)
+        rt_tile_load_rows<threads, rows, head, elems, false>(tile, from, apart, there);
+    else
+        rt_tile_load_elems<threads, rows, head, elems>(tile, from, apart, there);
+}
+
+/* The same where all rows of the tile are there. */
+template <int threads, int rows, int head, int elems>
+RT_DEVICE void rt_tile_load(rt_bf16 *tile, const rt_bf16 *from, int64_t apart)
+{
+    if constexpr (elems % 8 == 0)
+        rt_tile_load_rows<threads, rows, head, elems, true>(tile, from, apart, rows);
+    else
+        rt_tile_load_elems<threads, rows, head, elems>(tile, from, apart, rows);
 }
 
 /* Stores the first `there` rows of a tile to rows of `elems` elements in global memory: the tile's

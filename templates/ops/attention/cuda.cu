@@ -26,6 +26,8 @@
 //@   return lit(softcap * by) .. " * rt_tanh" .. f .. "(" .. s .. " * " .. lit(scale / softcap) .. ")"
 //@ end
 //@ local masked = starts or window > 0
+//@ -- How many rows of a tile are there: loads take it only where tiles do not divide the sequence.
+//@ local function there(rows, left) return seq % rows == 0 and "" or ", " .. left end
 //@ local function older(first) return masked and " && key >= " .. first or "" end
 //@ local parameters = "const " .. elem .. " *qkv, "
 //@   .. (starts and "const int32_t *starts, " or "") .. elem .. " *o, " .. acc .. " *lse"
@@ -44,7 +46,6 @@
 //@ if mma then
 #define HEAD ${head} /* DIM rounded up to 16 */
 #define TILE (KEYS * RT_TILE_ROW(HEAD)) /* elements */
-#define LOG2_E 1.44269504f
 //@   if fold then
 #define SCALE ${lit(scale * 1.4426950408889634)} /* times log2(e), for exp2 */
 //@   else
@@ -81,14 +82,15 @@ ${oldest_key(fn, starts, window)}
 //@ end
 //@ if mma then
 //@   local first = masked and "begin" or "0"
+//@   local left = there(keys, "SEQ - key0")
 /* Loads keys and values from key0 on into the two tiles of their turn. */
 RT_DEVICE void ${fn}_load(rt_bf16 *tiles, const rt_bf16 *k_rows, const rt_bf16 *v_rows,
                           int key0)
 {
     rt_bf16 *tile = tiles + key0 / KEYS % 2 * 2 * TILE;
     const int64_t at = (int64_t)key0 * ROW;
-    rt_tile_load<128, KEYS, HEAD, DIM>(tile, k_rows + at, ROW, SEQ - key0);
-    rt_tile_load<128, KEYS, HEAD, DIM>(tile + TILE, v_rows + at, ROW, SEQ - key0);
+    rt_tile_load<128, KEYS, HEAD, DIM>(tile, k_rows + at, ROW${left});
+    rt_tile_load<128, KEYS, HEAD, DIM>(tile + TILE, v_rows + at, ROW${left});
     rt_cp_async_commit();
 }
 
@@ -166,7 +168,7 @@ RT_DEVICE void ${fn}_finish(rt_bf16 *own_q, float *lse, const float (*sums)[HEAD
             over[half] = 1 / total;
             if (lane % 4 == 0 && query < end) {
                 lse[(int64_t)query * ${heads}] =
-                    top[i][half] * (SCALE / LOG2_E) + rt_logf(total);
+                    top[i][half] * (SCALE / RT_LOG2_E) + rt_logf(total);
             }
         }
         rt_warp_sync();
@@ -198,7 +200,7 @@ ${fn}(${parameters})
         oldest[i / 2][i % 2] = ${fn}_oldest(${starts_of}own + 8 * i + lane / 4);
 //@   end
     }
-    rt_tile_load<128, QUERIES, HEAD, DIM>(q, q_rows, ROW, queries);
+    rt_tile_load<128, QUERIES, HEAD, DIM>(q, q_rows, ROW${there(queries, "queries")});
     ${fn}_load(tiles, k_rows, v_rows, ${first});
     for (int key0 = ${first}; key0 < end; key0 += KEYS) {
         const rt_bf16 *k = tiles + key0 / KEYS % 2 * 2 * TILE, *v = k + TILE;
@@ -350,7 +352,6 @@ ${call("        " .. fn .. "_softmax(", of, ");")}
 //@ if mma then
 #undef HEAD
 #undef TILE
-#undef LOG2_E
 #undef SCALE
 //@ else
 #undef PARTS

@@ -43,6 +43,9 @@
 //@ local starts_in = starts and "const int32_t *starts, " or ""
 //@ local starts_of = starts and "starts, " or ""
 //@ local masked = starts or window > 0
+//@ -- How many rows of a tile are there: loads take it only where tiles do not divide the sequence.
+//@ local function there(rows, left) return seq % rows == 0 and "" or ", " .. left end
+//@ local some_queries, some_keys = there(keep, "queries"), there(keep, "keys")
 //@ local function older(first) return masked and " && key >= " .. first or "" end
 //@ local begin = masked and "begin" or "0"
 //@ if mma then
@@ -60,7 +63,6 @@
 #define COLUMNS ${columns} /* of dk and dv in a block */
 #define KEEP_TILE (KEEP * RT_TILE_ROW(HEAD)) /* elements */
 #define PASS_TILE (PASS * RT_TILE_ROW(HEAD))
-#define LOG2_E 1.44269504f
 #define SCALE ${lit(factor * 1.4426950408889634)} /* times log2(e), for exp2 */
 //@ else
 #define ROWS (KEEP / 4) /* of a warp */
@@ -168,14 +170,15 @@ RT_DEVICE int ${fn}_end(int key)
 //@       end
 //@     end
 //@   end
+//@   local left = there(pass, "SEQ - key0")
 /* Loads keys and values from key0 on into the two tiles of their turn. */
 RT_DEVICE void ${fn}_load_keys(rt_bf16 *tiles, const rt_bf16 *k_rows,
                                const rt_bf16 *v_rows, int key0)
 {
     rt_bf16 *tile = tiles + key0 / PASS % 2 * 2 * PASS_TILE;
     const int64_t at = (int64_t)key0 * ROW;
-    rt_tile_load<${threads}, PASS, HEAD, DIM>(tile, k_rows + at, ROW, SEQ - key0);
-    rt_tile_load<${threads}, PASS, HEAD, DIM>(tile + PASS_TILE, v_rows + at, ROW, SEQ - key0);
+    rt_tile_load<${threads}, PASS, HEAD, DIM>(tile, k_rows + at, ROW${left});
+    rt_tile_load<${threads}, PASS, HEAD, DIM>(tile + PASS_TILE, v_rows + at, ROW${left});
     rt_cp_async_commit();
 }
 
@@ -199,8 +202,7 @@ RT_DEVICE void ${fn}_ds(float (*ds)[4], const float (*s)[4], const float *top,
     for (int i = 0; i < PASS / 2; i++) {
         const int j = i / 4, e = i % 4, query = own + lane / 4 + e / 2 * 8;
         const int key = key0 + 8 * j + lane % 4 * 2 + e % 2;
-        const bool seen = key <= query${older("oldest[e / 2]")};
-        ds[j][e] = seen ? ds[j][e] : 0;
+        ds[j][e] = key <= query${older("oldest[e / 2]")} ? ds[j][e] : 0;
     }
 }
 
@@ -218,8 +220,8 @@ ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *
 //@   if kept then
     uint32_t q_parts[HEAD / 16][4], do_parts[HEAD / 16][4];
 //@   end
-    rt_tile_load<${threads}, KEEP, HEAD, DIM>(q, qkv + q_at, ROW, queries);
-    rt_tile_load<${threads}, KEEP, HEAD, DIM>(q + KEEP_TILE, d_o + o_at, O_ROW, queries);
+    rt_tile_load<${threads}, KEEP, HEAD, DIM>(q, qkv + q_at, ROW${some_queries});
+    rt_tile_load<${threads}, KEEP, HEAD, DIM>(q + KEEP_TILE, d_o + o_at, O_ROW${some_queries});
     rt_cp_async_commit();
     ${fn}_load_keys(tiles, k_rows, v_rows, ${begin});
     RT_UNROLL
@@ -228,7 +230,7 @@ ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *
         const int64_t at = ((int64_t)sequence * ${heads} + head) * ${stride} + query;
         const int64_t there = row0 + (query < end ? query : end - 1); /* any valid row */
         const int64_t o_there = there * O_ROW + head * DIM;
-        top[half] = query < end ? lse[there * ${heads} + head] * LOG2_E : 1e30f;
+        top[half] = query < end ? lse[there * ${heads} + head] * RT_LOG2_E : 1e30f;
         delta[half] = rt_quad_dot<DIM>(o + o_there, d_o + o_there);
         if (lane % 4 == 0) {
             lse2[at] = top[half];
@@ -272,16 +274,17 @@ ${call("        " .. fn .. "_ds(", of, ");")}
     rt_tile_store<${threads}, KEEP, HEAD, DIM, DIM>(dqkv + q_at, ROW, q, queries, 0);
 }
 
+//@   left = there(pass, "SEQ - query0")
 /* Loads a head's queries from query0 on, their d_o, lse2 and deltas into a turn's tiles. */
 RT_DEVICE void ${fn}_load_queries(rt_bf16 *tile, float *numbers, const rt_bf16 *q_rows,
                                   const rt_bf16 *do_rows, const float *lse2,
                                   const float *deltas, int query0)
 {
-    const int left = SEQ - query0, i = 4 * threadIdx.x;
+    const int i = 4 * threadIdx.x;
     q_rows += (int64_t)query0 * ROW;
     do_rows += (int64_t)query0 * O_ROW;
-    rt_tile_load<${threads}, PASS, HEAD, DIM>(tile, q_rows, ROW, left);
-    rt_tile_load<${threads}, PASS, HEAD, DIM>(tile + PASS_TILE, do_rows, O_ROW, left);
+    rt_tile_load<${threads}, PASS, HEAD, DIM>(tile, q_rows, ROW${left});
+    rt_tile_load<${threads}, PASS, HEAD, DIM>(tile + PASS_TILE, do_rows, O_ROW${left});
     if (i < PASS) {
         rt_cp_async_16(numbers + i, lse2 + query0 + i, 16);
         rt_cp_async_16(numbers + PASS + i, deltas + query0 + i, 16);
@@ -311,8 +314,7 @@ RT_DEVICE void ${fn}_p_and_ds(float (*p)[4], float (*ds)[4], const float *number
 //@   if masked then
             const int oldest = ${fn}_oldest(${starts_of}query);
 //@   end
-            const bool seen = key <= query${older("oldest")};
-            p[j][e] = seen ? p[j][e] : 0;
+            p[j][e] = key <= query${older("oldest")} ? p[j][e] : 0;
         }
     }
     RT_UNROLL
@@ -336,8 +338,8 @@ ${fn}_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o, ${starts_in}const float *lse2,
     const int own = key0 + warp * 16; /* the warp's first key */
     rt_bf16 *own_k = k + warp * 16 * RT_TILE_ROW(HEAD), *own_v = own_k + KEEP_TILE;
     float dk[1][COLUMNS / 8][4] = {}, dv[1][COLUMNS / 8][4] = {};
-    rt_tile_load<${threads}, KEEP, HEAD, DIM>(k, qkv + k_at, ROW, keys);
-    rt_tile_load<${threads}, KEEP, HEAD, DIM>(v, qkv + v_at, ROW, keys);
+    rt_tile_load<${threads}, KEEP, HEAD, DIM>(k, qkv + k_at, ROW${some_keys});
+    rt_tile_load<${threads}, KEEP, HEAD, DIM>(v, qkv + v_at, ROW${some_keys});
     rt_cp_async_commit();
 //@   local from = { "tiles", "numbers", "q_rows", "do_rows", "lse2", "deltas", "begin" }
 ${call("    " .. fn .. "_load_queries(", from, ");")}
@@ -566,7 +568,7 @@ ${fn}_dkv(const ${elem} *qkv, const ${acc} *lse, const ${elem} *d_o,
 }
 //@ end
 
-//@ local names = mma and "HEAD COLUMNS KEEP_TILE PASS_TILE LOG2_E SCALE" or "ROWS PARTS"
+//@ local names = mma and "HEAD COLUMNS KEEP_TILE PASS_TILE SCALE" or "ROWS PARTS"
 //@ for name in ("SEQ ROW O_ROW DIM KEEP PASS " .. names):gmatch "%S+" do
 #undef ${name}
 //@ end

@@ -116,6 +116,7 @@ return op {
         if way < 3 then kv, hd, s = 1, r(1, 5), r(90, 140) end -- several blocks
         if way == 3 then kv, hd, s = 1, 8 * r(1, 3), r(90, 140) end -- of whole vectors
         if way == 4 then kv, hd, s = 1, 8 * r(5, 33) - r(0, 1), r(1, 24) end -- long heads
+        if way > 4 and s % 5 == 1 then kv, hd, s = 1, 8 * (1 + hd % 3), 128 end -- of whole tiles
         local h = kv * r(1, 3)
         return {
             t = s * r(1, 2), c = (h + 2 * kv) * hd, e = h * hd, h = h,
