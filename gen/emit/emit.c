@@ -103,6 +103,8 @@ void emit_open_engine(Emit *e)
     lua_setfield(e->L, -2, "load");
     run_lua_file(e, "gen/lua/template_cuda.lua");
     lua_setfield(e->L, -2, "cuda");
+    run_lua_file(e, "gen/lua/template_capped.lua");
+    lua_setfield(e->L, -2, "capped");
     e->template_ref = luaL_ref(e->L, LUA_REGISTRYINDEX);
 }
 

@@ -35,15 +35,15 @@
 --   kernel(name, threads, shared_bytes)
 --                     CUDA: the `static RtKernel` of a kernel in this file, for rt_launch;
 --                     it is prepared at start
---   on CUDA also the functions of template_cuda.lua
+--   capped_rows(...)  see template_capped.lua; on CUDA also the functions of template_cuda.lua
 -- They rest on runtime/rt_math.h: rt_f32_from_bf16(rt_bf16), rt_bf16_from_f32(float).
 
 local template = {}
 
 -- C replaces this by its own `load`: the sandbox has none.
 template.load = load
--- C sets this to the result of template_cuda.lua.
-template.cuda = nil
+-- C sets these to the results of template_cuda.lua and template_capped.lua.
+template.cuda, template.capped = nil, nil
 
 local fmt, rep, sub = string.format, string.rep, string.sub
 local find, byte = string.find, string.byte
@@ -442,6 +442,7 @@ function template.kernel_helpers(env)
   env.gemm = gemm_table
   env.block_rows = block_rows
   if env.cuda then template.cuda(env) end
+  template.capped(env, template.render)
   return env
 end
 

@@ -3,6 +3,14 @@
 //@ -- number of tokens fixes.
 //@ local g = long_row(v, logits)
 //@ local z_loss = z > 0 and " + " .. lit(z) .. " * of_row * of_row" or ""
+//@ -- With a softcap rows are capped where they are loaded.
+//@ local function access_of(what, x, g)
+//@   if softcap == 0 then return access(what, x, g) end
+//@   return (access(what, x, g):gsub("<%w+", "<" .. fn .. "_capped"))
+//@ end
+//@ if softcap > 0 then
+${capped_rows(logits, v, softcap, g)}
+//@ end
 RT_GLOBAL(${g.threads})
 ${fn}(const ${logits.type} *logits, const int32_t *targets, ${lse.type} *lse, ${acc} *losses)
 {
@@ -18,11 +26,12 @@ ${fn}(const ${logits.type} *logits, const int32_t *targets, ${lse.type} *lse, ${
         return;
     }
 //@ end
-    const ${acc} of_row = ${access("lse", logits, g)}(row, part);
+    const ${acc} of_row = ${access_of("lse", logits, g)}(row, part);
 //@ local expected = ld({ name = "row", type = logits.type, dtype = logits.dtype }, "target")
+//@ if softcap > 0 then expected = fn .. "_capped::load(row[target])" end
 //@ if smoothing > 0 then
     /* The target's share, and the share of all tokens. */
-    const ${acc} all = ${access("sum", logits, g)}(row, part);
+    const ${acc} all = ${access_of("sum", logits, g)}(row, part);
     const ${acc} expected = ${lit(1 - smoothing)} * ${expected} + ${lit(smoothing / v)} * all;
 //@   expected = "expected"
 //@ end

@@ -8,6 +8,13 @@
 -- A token's loss, as PyTorch defines each part: with smoothing s the target is (1 - s) of
 -- the token and s / v of every token; z adds z lse^2. If targets may be masked, id -1
 -- means none: loss 0, lse 0.
+local function capped(x, softcap) -- the logit, and its slope
+    if softcap == 0 then return x, 1.0 end
+    local e = math.exp(-2 * math.abs(x / softcap))
+    local t = (x < 0 and -1 or 1) * (1 - e) / (1 + e)
+    return softcap * t, 1 - t * t
+end
+
 return op {
     arithmetic = 1,
     doc = "loss = sum over tokens of (lse - logits[target]), lse = log(sum(exp(logits)))",
@@ -16,11 +23,13 @@ return op {
         masked = { "bool", from = "loss_masked" },
         z = { "number", from = "loss_z" },
         smoothing = { "number", from = "label_smoothing" },
+        softcap = { "number", 0, quiet = true }, -- logits x become softcap tanh(x / softcap)
     },
     outputs = { { "loss", "1", dtype = "f64" }, { "lse", "t", dtype = "acc" } },
     axes = { t = "parallel", v = "reduction" },
     check = function(n)
         if n.z < 0 then return "z must not be negative" end
+        if n.softcap < 0 then return "softcap must not be negative" end
         if n.smoothing < 0 or n.smoothing >= 1 then
             return "smoothing must be at least 0 and less than 1"
         end
@@ -31,7 +40,7 @@ return op {
         return {
             logits = g.cross_entropy_bwd {
                 n.logits, n.targets, n.lse, masked = n.masked, z = n.z,
-                smoothing = n.smoothing,
+                smoothing = n.smoothing, softcap = n.softcap,
             },
         }
     end,
@@ -41,13 +50,14 @@ return op {
             local target = n.targets[i + 1]
             if target >= 0 then
                 local top, sum, mean = -math.huge, 0.0, 0.0
-                for j = 1, n.v do top = math.max(top, n.logits[i * n.v + j]) end
+                local function logit(j) return capped(n.logits[i * n.v + j], n.softcap) end
+                for j = 1, n.v do top = math.max(top, logit(j)) end
                 for j = 1, n.v do
-                    sum = sum + math.exp(n.logits[i * n.v + j] - top)
-                    mean = mean + n.logits[i * n.v + j] / n.v
+                    sum = sum + math.exp(logit(j) - top)
+                    mean = mean + logit(j) / n.v
                 end
                 local lse = n.round("lse", top + math.log(sum))
-                local expected = (1 - n.smoothing) * n.logits[i * n.v + target + 1]
+                local expected = (1 - n.smoothing) * logit(target + 1)
                     + n.smoothing * mean
                 n.lse[i + 1] = lse
                 n.loss[1] = n.loss[1] + n.round("lse", lse - expected + n.z * lse * lse)
@@ -69,4 +79,5 @@ return op {
             end,
         }
     end,
+    variants = { { softcap = 1.75 } },
 }

@@ -3,6 +3,13 @@
 -- logits, in their place if nothing needs them again. For the scale and the attributes see
 -- cross_entropy. With p = exp(logits - lse) and the target's distribution q,
 -- dlogits = p (1 + 2 z lse) - q; zeros where the target is masked.
+local function capped(x, softcap) -- the logit, and its slope
+    if softcap == 0 then return x, 1.0 end
+    local e = math.exp(-2 * math.abs(x / softcap))
+    local t = (x < 0 and -1 or 1) * (1 - e) / (1 + e)
+    return softcap * t, 1 - t * t
+end
+
 return op {
     scaled = true,
     arithmetic = 1,
@@ -16,6 +23,7 @@ return op {
         masked = { "bool", from = "loss_masked" },
         z = { "number", from = "loss_z" },
         smoothing = { "number", from = "label_smoothing" },
+        softcap = { "number", 0, quiet = true }, -- logits x become softcap tanh(x / softcap)
     },
     outputs = { { "dlogits", "t v", dtype = "logits", alias = "logits" } },
     axes = { t = "parallel", v = "parallel" },
@@ -30,7 +38,8 @@ return op {
                 if target >= 0 then
                     local q = n.smoothing / n.v
                         + (target + 1 == j and 1 - n.smoothing or 0)
-                    dlogit = math.exp(n.logits[k] - lse) * (1 + 2 * n.z * lse) - q
+                    local y, slope = capped(n.logits[k], n.softcap)
+                    dlogit = (math.exp(y - lse) * (1 + 2 * n.z * lse) - q) * slope
                 end
                 n.dlogits[k] = n.round("dlogits", dlogit * (n.loss_scale or 1))
             end
@@ -51,4 +60,5 @@ return op {
             end,
         }
     end,
+    variants = { { softcap = 1.75 } },
 }

@@ -7,11 +7,15 @@
 //@ local tail = t % rows
 //@ local suffix = ({ rt_bf16 = "bf16", rt_f16 = "f16", float = "f32", double = "f64" })[x.type]
 //@ local elem_bytes = ({ rt_bf16 = 2, rt_f16 = 2, float = 4, double = 8 })[x.type]
-//@ local plain = z == 0 and smoothing == 0 and not scaled
+//@ local plain = z == 0 and smoothing == 0 and not scaled and softcap == 0
 //@ local by = scaled and " * loss_scale" or ""
 //@ local take = scaled and ", float loss_scale" or ""
 //@ local give = scaled and ", loss_scale" or ""
 //@ local expected = ld({ name = "row", type = x.type }, "targets[i]")
+//@ if softcap > 0 then
+//@   local f = acc == "float" and "f" or ""
+//@   expected = lit(softcap) .. " * rt_tanh" .. f .. "(" .. expected .. " * " .. lit(1 / softcap) .. ")"
+//@ end
 //@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
 //@ local logits_bytes = (elem_bytes * rows * v + 63) // 64 * 64
 ${gemm(fn .. "_logits", "NT", rows, v, d, x, x)}
@@ -46,6 +50,9 @@ ${gemm(fn .. "_tail_dw", "TN", v, d, tail, x, dw)}
 //@   end
 //@ end
 
+//@ if softcap > 0 then
+${capped_rows({ type = x.type, dtype = suffix }, v, softcap)}
+//@ end
 /* Replaces logits [tokens, ${v}] by their gradient; adds the losses to sum in token
  * order. */
 static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t tokens,
@@ -61,11 +68,19 @@ static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t t
             continue;
         }
 //@ end
+//@ if softcap > 0 then
+        const ${acc} lse = ${fn}_lse(row);
+//@ else
         const ${acc} lse = rt_row_lse_${suffix}(row, ${v});
+//@ end
 //@ if smoothing > 0 then
         /* The target's share, and the share of all tokens. */
         const ${acc} expected = ${lit(1 - smoothing)} * ${expected} +
+//@   if softcap > 0 then
+                               ${lit(smoothing / v)} * ${fn}_sum(row);
+//@   else
                                ${lit(smoothing / v)} * rt_row_sum_${suffix}(row, ${v});
+//@   end
 //@   expected = "expected"
 //@ end
         losses[i] = lse - ${expected}${z_loss};
@@ -73,8 +88,13 @@ static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t t
         rt_row_softmax_minus_onehot_${suffix}(row, row, ${v}, lse, targets[i]);
 //@ else
         const ${acc} scale = ${z > 0 and "1 + " .. lit(2 * z) .. " * lse" or "1"};
+//@   if softcap > 0 then
+        ${fn}_minus(row, row, lse, targets[i], scale${by}, ${lit(smoothing / v)}${by},
+                    ${lit(1 - smoothing)}${by});
+//@   else
         rt_row_softmax_minus_${suffix}(row, row, ${v}, lse, targets[i], scale${by},
                                        ${lit(smoothing / v)}${by}, ${lit(1 - smoothing)}${by});
+//@   end
 //@ end
     }
     for (int64_t i = 0; i < tokens; i++)

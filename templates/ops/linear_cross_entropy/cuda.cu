@@ -13,6 +13,14 @@
 //@ local row = { name = "row", type = x.type, dtype = x.dtype }
 //@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
 //@ local logits_bytes = (16 // each * rows * stride + 63) // 64 * 64
+//@ -- With a softcap rows are capped where they are loaded.
+//@ local function access_of(what, x, g)
+//@   if softcap == 0 then return access(what, x, g) end
+//@   return (access(what, x, g):gsub("<%w+", "<" .. fn .. "_capped"))
+//@ end
+//@ if softcap > 0 then
+${capped_rows(x, v, softcap, g)}
+//@ end
 /* Replaces the logits of a token by their gradient, and computes its loss. */
 RT_GLOBAL(${g.threads})
 ${fn}_softmax(${x.type} *logits, const int32_t *targets, ${acc} *losses${take})
@@ -28,18 +36,18 @@ ${fn}_softmax(${x.type} *logits, const int32_t *targets, ${acc} *losses${take})
         return;
     }
 //@ end
-    const ${acc} of_target = ${ld(row, "target")}; /* before the row is overwritten */
-    const ${acc} lse = ${access("lse", x, g)}(row, part);
+    const ${acc} of_target = ${softcap > 0 and fn .. "_capped::load(row[target])" or ld(row, "target")}; /* before the row is overwritten */
+    const ${acc} lse = ${access_of("lse", x, g)}(row, part);
 //@ if smoothing > 0 then
     /* The target's share, and the share of all tokens. */
-    const ${acc} all = ${access("sum", x, g)}(row, part);
+    const ${acc} all = ${access_of("sum", x, g)}(row, part);
     const ${acc} expected = ${lit(1 - smoothing)} * of_target + ${lit(smoothing / v)} * all;
 //@ end
     if (threadIdx.x == 0)
         losses[blockIdx.x] = lse - ${smoothing > 0 and "expected" or "of_target"}${z_loss};
     const ${acc} scale = ${z > 0 and "(1 + " .. lit(2 * z) .. " * lse)" or lit(1)}${by};
     const ${acc} share = ${lit(smoothing / v)}${by}, hot = ${lit(1 - smoothing)}${by};
-    ${access("softmax_minus", x, g)}(row, row, lse, target, scale, share, hot);
+    ${softcap > 0 and fn .. "_minus" or access("softmax_minus", x, g)}(row, row, lse, target, scale, share, hot);
 }
 
 RT_GLOBAL(1024)

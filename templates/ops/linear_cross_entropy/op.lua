@@ -6,6 +6,13 @@
 --
 -- Each chunk adds its product to dw, in order, so the chunk is part of the numerics. A
 -- frozen head has no dw; if only the head trains there is no dx.
+local function capped(x, softcap) -- the logit, and its slope
+    if softcap == 0 then return x, 1.0 end
+    local e = math.exp(-2 * math.abs(x / softcap))
+    local t = (x < 0 and -1 or 1) * (1 - e) / (1 + e)
+    return softcap * t, 1 - t * t
+end
+
 return op {
     scaled = true,
     arithmetic = 1,
@@ -16,6 +23,7 @@ return op {
         masked = { "bool", from = "loss_masked" },
         z = { "number", from = "loss_z" },
         smoothing = { "number", from = "label_smoothing" },
+        softcap = { "number", 0, quiet = true }, -- logits x become softcap tanh(x / softcap)
     },
     outputs = {
         { "loss", "1", dtype = "f64" }, { "dx", "t d", dtype = "x", optional = "alone" },
@@ -24,6 +32,7 @@ return op {
     axes = { t = "reduction", v = "reduction", d = "reduction" },
     check = function(n)
         if n.chunk < 1 then return "chunk must be at least 1" end
+        if n.softcap < 0 then return "softcap must not be negative" end
     end,
     workspace = function(n) -- one chunk's logits, and the lse and the loss of each of its rows
         local rows = math.min(n.chunk, n.t)
@@ -43,9 +52,11 @@ return op {
         local logits = g.linear { n.x, n.w }
         local loss, lse = g.cross_entropy {
             logits, n.targets, masked = n.masked, z = n.z, smoothing = n.smoothing,
+            softcap = n.softcap,
         }
         local dlogits = g.cross_entropy_bwd {
             logits, n.targets, lse, masked = n.masked, z = n.z, smoothing = n.smoothing,
+            softcap = n.softcap,
         }
         return {
             loss = loss,
@@ -54,7 +65,7 @@ return op {
         }
     end,
     reference = function(n)
-        local dx, dw, logit = {}, {}, {}
+        local dx, dw, logit, slope = {}, {}, {}, {}
         for k = 1, n.t * n.d do dx[k] = 0.0 end
         for k = 1, n.v * n.d do dw[k] = 0.0 end
         n.loss[1] = 0.0
@@ -63,7 +74,8 @@ return op {
             for j = 0, n.v - 1 do
                 local dot = 0.0
                 for k = 1, n.d do dot = dot + n.x[i * n.d + k] * n.w[j * n.d + k] end
-                logit[j] = n.round("dx", dot) -- logits have the dtype of x
+                -- logits have the dtype of x
+                logit[j], slope[j] = capped(n.round("dx", dot), n.softcap)
                 top = math.max(top, logit[j])
                 mean = mean + logit[j] / n.v
             end
@@ -74,7 +86,7 @@ return op {
             for j = 0, n.v - 1 do
                 local q = n.smoothing / n.v + (j == target and 1 - n.smoothing or 0)
                 local p = math.exp(logit[j] - lse)
-                local dlogit = p * (1 + 2 * n.z * lse) - q
+                local dlogit = (p * (1 + 2 * n.z * lse) - q) * slope[j]
                 dlogit = n.round("dx", dlogit * (n.loss_scale or 1))
                 for k = 1, n.d do
                     dx[i * n.d + k] = dx[i * n.d + k] + dlogit * n.w[j * n.d + k]
@@ -102,4 +114,5 @@ return op {
             end,
         }
     end,
+    variants = { { softcap = 1.75 } },
 }

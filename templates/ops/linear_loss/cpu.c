@@ -6,6 +6,11 @@
 //@ local suffix = ({ rt_bf16 = "bf16", rt_f16 = "f16", float = "f32", double = "f64" })[x.type]
 //@ local elem_bytes = ({ rt_bf16 = 2, rt_f16 = 2, float = 4, double = 8 })[x.type]
 //@ local expected = ld({ name = "of_token", type = x.type }, "targets[i]")
+//@ local function capped(e)
+//@   local f = acc == "float" and "f" or ""
+//@   return lit(softcap) .. " * rt_tanh" .. f .. "(" .. e .. " * " .. lit(1 / softcap) .. ")"
+//@ end
+//@ if softcap > 0 then expected = capped(expected) end
 //@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
 //@ local logits_bytes = (elem_bytes * rows * v + 63) // 64 * 64
 ${gemm(fn .. "_logits", "NT", rows, v, d, x, x)}
@@ -16,6 +21,9 @@ ${gemm(fn .. "_tail_logits", "NT", tail, v, d, x, x)}
 //@ prepare: rt_gemm_prepare(&${fn}_tail_logits);
 //@ end
 
+//@ if softcap > 0 then
+${capped_rows({ type = x.type, dtype = suffix }, v, softcap)}
+//@ end
 /* Adds the losses of logits [tokens, ${v}] to sum in token order; copies those of token
  * row, if it is among them. */
 static double ${fn}_losses(const ${x.type} *logits, const int32_t *targets, int64_t tokens,
@@ -30,11 +38,19 @@ static double ${fn}_losses(const ${x.type} *logits, const int32_t *targets, int6
             continue;
         }
 //@ end
+//@ if softcap > 0 then
+        const ${acc} lse = ${fn}_lse(of_token);
+//@ else
         const ${acc} lse = rt_row_lse_${suffix}(of_token, ${v});
+//@ end
 //@ if smoothing > 0 then
         /* The target's share, and the share of all tokens. */
         const ${acc} expected = ${lit(1 - smoothing)} * ${expected} +
+//@   if softcap > 0 then
+                               ${lit(smoothing / v)} * ${fn}_sum(of_token);
+//@   else
                                ${lit(smoothing / v)} * rt_row_sum_${suffix}(of_token, ${v});
+//@   end
 //@   expected = "expected"
 //@ end
         losses[i] = lse - ${expected}${z_loss};
@@ -42,7 +58,12 @@ static double ${fn}_losses(const ${x.type} *logits, const int32_t *targets, int6
     for (int64_t i = 0; i < tokens; i++)
         sum += (double)losses[i];
     if (row >= 0 && row < tokens)
+//@ if softcap > 0 then
+        for (int64_t j = 0; j < ${v}; j++)
+            ${st(next_logits, "j", capped(ld({ name = "logits", type = x.type, dtype = suffix }, "row * " .. v .. " + j")))};
+//@ else
         memcpy(next_logits, logits + row * ${v}, ${v} * sizeof *logits);
+//@ end
     return sum;
 }
 

@@ -9,6 +9,14 @@
 //@ local of_token = { name = "of_token", type = x.type, dtype = x.dtype }
 //@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
 //@ local logits_bytes = (16 // each * rows * stride + 63) // 64 * 64
+//@ -- With a softcap rows are capped where they are loaded.
+//@ local function access_of(what, x, g)
+//@   if softcap == 0 then return access(what, x, g) end
+//@   return (access(what, x, g):gsub("<%w+", "<" .. fn .. "_capped"))
+//@ end
+//@ if softcap > 0 then
+${capped_rows(x, v, softcap, g)}
+//@ end
 /* The loss of token first + blockIdx.x; and its logits, if it is token row. */
 RT_GLOBAL(${g.threads})
 ${fn}_losses(const ${x.type} *logits, const int32_t *targets, ${acc} *losses, const int32_t *row,
@@ -19,7 +27,7 @@ ${fn}_losses(const ${x.type} *logits, const int32_t *targets, ${acc} *losses, co
     const int32_t target = targets[blockIdx.x];
     if (first + (int)blockIdx.x == *row) {
         for (int j = threadIdx.x; j < ${v}; j += ${g.threads})
-            next_logits[j] = of_token[j];
+            ${softcap > 0 and st(next_logits, "j", fn .. "_capped::load(of_token[j])") or "next_logits[j] = of_token[j]"};
     }
 //@ if masked then
     if (target < 0) { /* masked */
@@ -28,11 +36,12 @@ ${fn}_losses(const ${x.type} *logits, const int32_t *targets, ${acc} *losses, co
         return;
     }
 //@ end
-    const ${acc} lse = ${access("lse", x, g)}(of_token, part);
+    const ${acc} lse = ${access_of("lse", x, g)}(of_token, part);
 //@ local expected = ld(of_token, "target")
+//@ if softcap > 0 then expected = fn .. "_capped::load(of_token[target])" end
 //@ if smoothing > 0 then
     /* The target's share, and the share of all tokens. */
-    const ${acc} all = ${access("sum", x, g)}(of_token, part);
+    const ${acc} all = ${access_of("sum", x, g)}(of_token, part);
     const ${acc} expected = ${lit(1 - smoothing)} * ${expected} + ${lit(smoothing / v)} * all;
 //@ expected = "expected"
 //@ end

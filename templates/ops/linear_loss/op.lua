@@ -1,6 +1,13 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- linear_loss: the loss of linear_cross_entropy without its gradients, with
 -- the same bits, `chunk` tokens at a time; and the logits of one token, to sample from.
+local function capped(x, softcap) -- the logit, and its slope
+    if softcap == 0 then return x, 1.0 end
+    local e = math.exp(-2 * math.abs(x / softcap))
+    local t = (x < 0 and -1 or 1) * (1 - e) / (1 + e)
+    return softcap * t, 1 - t * t
+end
+
 return op {
     evaluates = "linear_cross_entropy",
     arithmetic = 1,
@@ -9,11 +16,15 @@ return op {
         { "x", "t d" }, { "w", "v d" }, { "targets", "t", class = "i32" },
         { "row", "1", class = "i32" },
     },
-    attrs = { chunk = "int", masked = "bool", z = "number", smoothing = "number" },
+    attrs = {
+        chunk = "int", masked = "bool", z = "number", smoothing = "number",
+        softcap = { "number", 0, quiet = true },
+    },
     outputs = { { "loss", "1", dtype = "f64" }, { "next_logits", "v", dtype = "x" } },
     axes = { t = "reduction", v = "parallel", d = "reduction" },
     check = function(n)
         if n.chunk < 1 then return "chunk must be at least 1" end
+        if n.softcap < 0 then return "softcap must not be negative" end
     end,
     workspace = function(n) -- one chunk's logits, and the loss of each of its rows
         local rows = math.min(n.chunk, n.t)
@@ -34,10 +45,10 @@ return op {
             for j = 0, n.v - 1 do
                 local dot = 0.0
                 for k = 1, n.d do dot = dot + n.x[i * n.d + k] * n.w[j * n.d + k] end
-                logit[j] = n.round("next_logits", dot)
+                logit[j] = capped(n.round("next_logits", dot), n.softcap)
                 top = math.max(top, logit[j])
                 mean = mean + logit[j] / n.v
-                if i == n.row[1] then n.next_logits[j + 1] = logit[j] end
+                if i == n.row[1] then n.next_logits[j + 1] = n.round("next_logits", logit[j]) end
             end
             if target >= 0 then
                 for j = 0, n.v - 1 do sum = sum + math.exp(logit[j] - top) end
@@ -61,4 +72,5 @@ return op {
             end,
         }
     end,
+    variants = { { softcap = 1.75 } },
 }
