@@ -23,11 +23,6 @@ static int problem(Gen *g, const char *file, const char *help, const char *text)
 
 /* ---- planning -------------------------------------------------------------------- */
 
-double tune_rate(const Candidate *c, double seconds)
-{
-    return seconds > 0 ? (double)c->plan.step_tokens / seconds : 0;
-}
-
 /* Does an earlier candidate do the same in the same order? */
 static bool is_twice(const Tune *t, const Candidate *c)
 {
@@ -124,20 +119,6 @@ static int plan_base(Tune *t)
         return code;
     code = tune_check(t->g, NULL);
     return code == EXIT_DONE ? EXIT_BUG : code;
-}
-
-const Candidate *tune_best(const Tune *t)
-{
-    const Candidate *best = NULL;
-
-    for (int i = 0; i < t->ranked.count; i++) {
-        const Candidate *c = t->ranked.items[i];
-
-        if (c->median > 0 &&
-            (!best || tune_rate(c, c->median) > tune_rate(best, best->median)))
-            best = c;
-    }
-    return best ? best : t->ranked.count ? t->ranked.items[0] : NULL;
 }
 
 /* ---- what is shown --------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune.h: `fsdpgen tune`: which choices outside the hash make a step fastest. tune.c is the command;
  * tune_axes.c says what is tried, tune_plan.c plans each candidate, tune_measure.c builds and runs
- * the best, tune_wisdom.c keeps what was measured, tune_print.c says what came out.
+ * the best, tune_wisdom.c keeps what was measured, tune_choose.c takes one, tune_print.c says
+ * what came out.
  *
  * Order and ties are by the candidates' numbers, so that one machine's measurements give one result,
  * whenever they were made. */
@@ -81,9 +82,6 @@ int tune_generate(Gen *g, const OptionList *sets, const char *folder);
 
 /* tune_measure.c. Builds and runs the best ones, turn by turn. Returns an exit code. */
 int tune_measure(Tune *t);
-/* The fastest one: as measured where that is known, else as predicted; NULL: nothing fits. */
-const Candidate *tune_best(const Tune *t);
-double tune_rate(const Candidate *c, double seconds); /* tokens a second */
 
 /* The median of its runs. */
 void tune_settle(Tune *t, Candidate *c);
@@ -94,6 +92,13 @@ int tune_run(const char *const argv[], const char *folder, const char *log, int6
 void tune_signals(void);     /* from now on SIGINT and SIGTERM stop the measurement, and */
 bool tune_signalled(void);   /* are known here */
 void tune_remove(const char *folder); /* with all in it */
+
+/* tune_choose.c. The one to take: of those measured the fastest that is clearly faster than the
+ * description as it is, or that; without measurements the best predicted one. NULL: nothing fits. */
+const Candidate *tune_best(const Tune *t);
+const Candidate *tune_fastest(const Tune *t); /* as measured, by chance or not; NULL: none was */
+bool tune_is_clear(const Candidate *c, const Candidate *own);
+double tune_rate(const Candidate *c, double seconds); /* tokens a second */
 
 /* tune_wisdom.c. Reads what was measured before; adds a run, on the disk when it returns. */
 int tune_wisdom_read(Tune *t);

@@ -78,20 +78,6 @@ static void print_counts(const Tune *t, Text *to)
     }
 }
 
-/* Do the runs of both overlap? Then which one is faster is not known. */
-static bool overlap(const Candidate *best, const Candidate *own)
-{
-    double slowest = 0;
-
-    for (int i = 0; i < best->step_seconds.count; i++)
-        slowest =
-            best->step_seconds.items[i] > slowest ? best->step_seconds.items[i] : slowest;
-    for (int i = 0; i < own->step_seconds.count; i++)
-        if (tune_rate(own, own->step_seconds.items[i]) >= tune_rate(best, slowest))
-            return true;
-    return false;
-}
-
 static void print_gain(const Tune *t, Text *to, const Candidate *best)
 {
     const Candidate *own = &t->all.items[0];
@@ -99,15 +85,25 @@ static void print_gain(const Tune *t, Text *to, const Candidate *best)
     const double now = own->left_out ? 0 : measured ? own->median : own->plan.seconds;
     const double then = measured ? best->median : best->plan.seconds;
 
-    if (best == own || now <= 0)
+    if (best != own && now > 0)
+        text_printf(to, "  %.1f %% more tokens a second than as described\n",
+                    100 * (tune_rate(best, then) / tune_rate(own, now) - 1));
+}
+
+/* The description was kept though another candidate ran faster. */
+static void print_kept(const Tune *t, Text *to, const Candidate *best)
+{
+    const Candidate *fastest = tune_fastest(t);
+
+    if (!fastest || fastest == best || best->id != 0)
         return;
-    text_printf(to, "  %.1f %% more tokens a second than as described",
-                100 * (tune_rate(best, then) / tune_rate(own, now) - 1));
-    if (measured && best->step_seconds.count < 3)
-        text_printf(to, "; few runs, see --minutes");
-    else if (measured && overlap(best, own))
-        text_printf(to, "; within the spread of the runs");
-    text_printf(to, "\n");
+    text_printf(
+        to, "  %s ran %.1f %% faster: ", sets_of(t, fastest),
+        100 * (tune_rate(fastest, fastest->median) / tune_rate(best, best->median) - 1));
+    if (fastest->step_seconds.count < 3 || best->step_seconds.count < 3)
+        text_printf(to, "too few runs to tell (--minutes)\n");
+    else
+        text_printf(to, "within the spread of the runs\n");
 }
 
 static void print_verdict(const Tune *t, Text *to)
@@ -117,6 +113,7 @@ static void print_verdict(const Tune *t, Text *to)
     text_printf(to, "\nbest%s: %s\n",
                 best->median > 0 ? ", measured here" : ", predicted", sets_of(t, best));
     print_gain(t, to, best);
+    print_kept(t, to, best);
     if (best->median <= 0)
         text_printf(to, "  the rates behind predictions are not calibrated: they order "
                         "candidates, and promise no time\n");
@@ -179,7 +176,7 @@ static json_t *candidate_json(const Tune *t, const Candidate *c)
 
 void tune_print_json(const Tune *t)
 {
-    const Candidate *best = tune_best(t);
+    const Candidate *best = tune_best(t), *fastest = tune_fastest(t);
     json_t *o = json_object(), *list = json_array();
     char *s;
 
@@ -187,6 +184,7 @@ void tune_print_json(const Tune *t)
         json_array_append_new(list, candidate_json(t, t->ranked.items[i]));
     json_object_set_new(o, "candidates", json_integer(t->all.count));
     json_object_set_new(o, "best", best ? json_integer(best->id) : json_null());
+    json_object_set_new(o, "fastest", fastest ? json_integer(fastest->id) : json_null());
     json_object_set_new(o, "ranked", list);
     list = json_array();
     for (int i = 0; i < t->all.count; i++)

@@ -173,6 +173,46 @@ sys.exit(best["id"] != d["best"] or best["median_seconds"] != 1.0 or "strategy=n
     golden table "$WORK/table"
 }
 
+# Times that a hash of the description decides: the best of all is found, whatever was predicted, and
+# however the measurements are split over several searches.
+exhaustive() {
+    local seed grid='wrap=1,2'
+    for seed in 1 2; do
+        echo $seed >"$WORK/fake/seed"
+        : >"$WORK/fake/seen"
+        fake "seed $seed" 0 $grid --measure 32 --json
+        check "seed $seed: the fastest of all is taken, or the description where it is that" python3 -c 'import json, sys
+found = json.load(open(sys.argv[1]))
+seen = dict(line.split() for line in open(sys.argv[2]))
+ranked = found["ranked"]
+assert len(ranked) > 9 and len(seen) == len(ranked), (len(ranked), len(seen))
+best, = (c for c in ranked if c["id"] == found["best"])
+assert "%.4f" % best["median_seconds"] == min(seen.values()), (best, seen)' "$WORK/fake.out" "$WORK/fake/seen"
+    done
+    sed '/weights_hash/d' "$WORK/fake.out" >"$WORK/whole" # of this search's own runs only
+    rm -f "$WORK/split.wisdom"
+    fake 'the first two' 0 $grid --measure 2 --json --wisdom "$WORK/split.wisdom"
+    fake 'then the others' 0 $grid --measure 32 --json --wisdom "$WORK/split.wisdom"
+    sed '/weights_hash/d' "$WORK/fake.out" >"$WORK/parts"
+    check 'find the same' cmp "$WORK/whole" "$WORK/parts"
+    rm "$WORK/fake/seed"
+}
+
+# no_shard's median is a little less than the description's, and every other run is slower.
+noise() {
+    printf '%s\n' 'full_shard 3' 'no_shard 2.9' 'shard_grad_op 4' 'block 5' >"$WORK/fake/times"
+    echo no_shard >"$WORK/fake/shaky"
+    rm -rf "$WORK/work"
+    fake 'a gain within the noise' 0 --measure 6 -o "$WORK/noise.lua"
+    check 'is named' grep -q 'strategy=no_shard ran 3.4 % faster: within the spread of the runs' "$WORK/fake.out"
+    check 'and the description is kept' grep -q '^best, measured here: as described' "$WORK/fake.out"
+    check 'which is what is written' test "$(grep -c '^t\.' "$WORK/noise.lua")" = 1
+    rm "$WORK/fake/shaky" "$WORK/noise.lua" "$WORK/noise.wisdom"
+    fake 'without the noise' 0 --measure 6
+    check 'the gain counts' grep -q '^best, measured here: strategy=no_shard' "$WORK/fake.out"
+    printf '%s\n' 'full_shard 3' 'shard_grad_op 2' 'no_shard 1' 'block 5' >"$WORK/fake/times"
+}
+
 failures() {
     echo shard_grad_op >"$WORK/fake/broken"
     fake 'a trainer that fails' 0 --measure 6
@@ -252,6 +292,8 @@ part shared shared
 part grid turn 2 3 grid
 part override override
 part measured measured
+part exhaustive:measured exhaustive
+part noise:measured noise
 part failures:measured failures
 part wisdom:measured wisdom
 part stopped:measured stopped

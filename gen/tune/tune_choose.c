@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tune_choose.c: which candidate is taken. In: the ranked candidates, some of them
+ * measured. Out: one of them.
+ *
+ * The description as it is stays unless another one is clearly faster: a search over many
+ * candidates always finds one whose runs were lucky. Two sets of runs are compared pair
+ * by pair (Mann and Whitney's count), which one slow run does not upset. */
+#include "tune/tune.h"
+
+enum { FEWEST_RUNS = 3, CLEAR_PERCENT = 90 };
+
+double tune_rate(const Candidate *c, double seconds)
+{
+    return seconds > 0 ? (double)c->plan.step_tokens / seconds : 0;
+}
+
+/* Of five runs each, 90 % of the pairs leave one chance in 63 that it is luck. */
+bool tune_is_clear(const Candidate *c, const Candidate *own)
+{
+    const int n = c->step_seconds.count, m = own->step_seconds.count;
+    int better = 0;
+
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < m; k++)
+            better += tune_rate(c, c->step_seconds.items[i]) >
+                      tune_rate(own, own->step_seconds.items[k]);
+    return n >= FEWEST_RUNS && m >= FEWEST_RUNS && better * 100 >= n * m * CLEAR_PERCENT;
+}
+
+/* The fastest one that was measured, of all or of those clearly faster than own. */
+static const Candidate *fastest(const Tune *t, const Candidate *own)
+{
+    const Candidate *best = NULL;
+
+    for (int i = 0; i < t->ranked.count; i++) {
+        const Candidate *c = t->ranked.items[i];
+
+        if (c->median > 0 && (!own || tune_is_clear(c, own)) &&
+            (!best || tune_rate(c, c->median) > tune_rate(best, best->median)))
+            best = c;
+    }
+    return best;
+}
+
+const Candidate *tune_fastest(const Tune *t)
+{
+    return fastest(t, NULL);
+}
+
+const Candidate *tune_best(const Tune *t)
+{
+    const Candidate *own = &t->all.items[0], *best = tune_fastest(t);
+
+    if (!best)
+        return t->ranked.count ? t->ranked.items[0] : NULL;
+    if (own->left_out || own->median <= 0)
+        return best;
+    best = fastest(t, own);
+    return best ? best : own;
+}
