@@ -54,6 +54,7 @@ struct Gen {
     struct Loader *loader;   /* load.c: places and values of the description */
     Model model;
     OpList ops;
+    struct OpChain *chains;  /* ops_chain.c: kernels of several formulas; NULL: none */
     struct { Class **items; int count, cap; } classes;
     struct { Block *items; int count, cap; } blocks;
     struct { Param *items; int count, cap; } params;

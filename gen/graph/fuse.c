@@ -6,7 +6,10 @@
  * Patterns (pattern.c) are matched on each class's joint forward and backward graph,
  * largest first, then by name; nodes in order. A match must be convex, and its inner
  * values must have no other user. A fused node of forward and backward nodes belongs to
- * the backward. An attribute that the pattern does not mention takes its default. */
+ * the backward. An attribute that the pattern does not mention takes its default.
+ *
+ * Chains of formulas (fuse_maps.c) come last, after the hash: they change no bit, and so
+ * are not in it. */
 #include "graph/pattern.h"
 
 #include <math.h>
@@ -359,8 +362,7 @@ static void make_fused(Matcher *x)
         x->c->nodes.items[i]->id = i;
 }
 
-/* Per gradient value: the next node that writes its buffer, or NULL. */
-static Node **find_next_writes(Gen *g, const Class *c)
+Node **class_next_writes(Gen *g, const Class *c)
 {
     Node **next = gen_alloc(g, sizeof *next * (size_t)(c->values.count + 1));
 
@@ -394,14 +396,12 @@ static bool ready(const Class *c, const Node *n, const bool *done, Node *const *
     return true;
 }
 
-/* Forward nodes, then backward nodes, each after its inputs and otherwise in the old
- * order. */
-static void sort_nodes(Gen *g, Class *c)
+void class_sort(Gen *g, Class *c)
 {
     int n = c->nodes.count, placed = 0, forward_left = 0;
     Node **order = gen_alloc(g, sizeof *order * (size_t)(n + 1));
     bool *done = gen_alloc(g, (size_t)n + 1);
-    Node **next = find_next_writes(g, c);
+    Node **next = class_next_writes(g, c);
 
     for (int i = 0; i < n; i++)
         forward_left += c->nodes.items[i]->phase == PHASE_FORWARD;
@@ -445,7 +445,7 @@ static int run_fuse(lua_State *L)
             *x = (Matcher){
                 .g = run->g, .c = c, .p = run->p, .sum = ops_role(run->g, "sum")};
             x->uses = class_uses(run->g, c);
-            x->next_write = find_next_writes(run->g, c);
+            x->next_write = class_next_writes(run->g, c);
             fresh = true;
         }
         if (!try_node(x, 0, c->nodes.items[i])) {
@@ -474,7 +474,7 @@ static void fuse_classes(Gen *g)
                             ops_place(g, patterns.items[k]->op, "expands", NULL));
             b->block = NULL;
         }
-        sort_nodes(g, g->classes.items[i]);
+        class_sort(g, g->classes.items[i]);
         class_sweep(g, g->classes.items[i]);
     }
 }
@@ -487,4 +487,6 @@ void fuse_graph(Gen *g)
         kernel_library_check(g);
     g->numerics_hash = numerics_hash(g);
     g->numerics_lines = numerics_lines(g);
+    if (g->model.fuse)
+        fuse_maps(g);
 }

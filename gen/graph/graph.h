@@ -52,6 +52,13 @@ void builder_attrs(Builder *b, const OpRule *op, int index, Attr *out);
 Value *value_new(Gen *g, Class *c, ValueKind kind, const char *name);
 const char *value_unique_name(Gen *g, const Class *c, const char *base);
 
+/* fuse.c */
+/* Forward nodes, then backward nodes, each after its inputs and otherwise in the old order. */
+void class_sort(Gen *g, Class *c);
+/* Per gradient value: the next node that writes its buffer, or NULL. */
+Node **class_next_writes(Gen *g, const Class *c);
+void fuse_maps(Gen *g); /* fuse_maps.c: chains of formulas → one node each */
+
 /* groups.c: the group that takes the parameter of this name; NULL if none. Counts matches of
  * patterns, so call it once per name. */
 ParamGroup *group_of(Gen *g, const char *name);

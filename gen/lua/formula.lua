@@ -437,7 +437,8 @@ formula.exact = {
   end,
 }
 
-local weights = { sigmoid = 3, tanh = 5, num = 0, attr = 0, ["in"] = 0 }
+local weights = { sigmoid = 3, tanh = 5, num = 0, attr = 0, ["in"] = 0, round_f32 = 0,
+                  round_bf16 = 0, round_f16 = 0 }
 
 -- Operations on an element, for the plan.
 function formula.flops(order)

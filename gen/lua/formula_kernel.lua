@@ -14,18 +14,29 @@ local fmt, concat = string.format, table.concat
 
 local longest = 52 -- columns of an expression
 
+-- A value as it would be read again, had it been stored in a dtype (formula_chain.lua).
+local rounded = {
+  round_bf16 = "rt_f32_from_bf16(rt_bf16_from_f32(%s))",
+  round_f16 = "rt_f32_from_f16(rt_f16_from_f32(%s))",
+  round_f32 = "(float)(%s)",
+}
+
 -- C of a program's nodes. at: what follows an input's name, "_j" or "_k[k]".
 local function writer(formula, leaves, at)
   local names, self = {}, {}
   local style = {
     leaf = function(node)
       if names[node] then return names[node] end
-      if node.op == "num" then return fmt("${lit(%.17g)}", node.value) end
+      if node.op == "num" then
+        if node.value == 0 and 1 / node.value < 0 then return "(${lit(-0.0)})" end
+        return fmt("${lit(%.17g)}", node.value)
+      end
       if node.op == "attr" then return "${lit(" .. node.name .. ")}" end
       if node.op == "in" then return node.name .. at end
     end,
     call = function(name, texts)
       if name == "abs" then return fmt("(%s < 0 ? -%s : %s)", texts[1], texts[1], texts[1]) end
+      if rounded[name] then return fmt(rounded[name], texts[1]) end
       return fmt("rt_%s${_f}(%s)", name, concat(texts, ", "))
     end,
     pow = function(text, n) return "(" .. text .. string.rep(" * " .. text, n - 1) .. ")" end,

@@ -229,9 +229,7 @@ static bool run_rule(Gen *g, OpRule *op)
     return !rule_take_map(L) || ops_map_expand(g, op);
 }
 
-/* Checks the rule on top of the stack, which it takes; checker: registry ref of
- * gen/lua/op.lua's function. */
-static bool take_rule(Gen *g, OpRule *op, int checker)
+bool ops_take_rule(Gen *g, OpRule *op, int checker)
 {
     lua_State *L = g->L;
     OpInfo *info = op->info;
@@ -411,7 +409,7 @@ static void add_gradients(Gen *g, int checker)
                      "give one of them another name, or this op a `backward`",
                      "op %s: its gradient is %s, and there is an op %s already",
                      g->ops.items[i].name, gradient.name, gradient.name);
-        else if (take_rule(g, &gradient, checker) && ops_map_finish(g, &gradient))
+        else if (ops_take_rule(g, &gradient, checker) && ops_map_finish(g, &gradient))
             *gen_push(g, &g->ops) = gradient;
     }
 }
@@ -486,7 +484,8 @@ void ops_load(Gen *g)
     for (int i = 0; i < g->ops.count; i++) {
         OpRule *op = &g->ops.items[i];
 
-        if (!run_rule(g, op) || !take_rule(g, op, checker) || !ops_map_finish(g, op)) {
+        if (!run_rule(g, op) || !ops_take_rule(g, op, checker) ||
+            !ops_map_finish(g, op)) {
             if (sandbox_of(g->L)->expired)
                 break; /* no later rule could run */
             continue;

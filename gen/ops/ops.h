@@ -29,6 +29,8 @@ typedef struct OpMap {
     const char *formula;    /* as the numerics hash has it */
     const char *gradient;   /* the op of its gradient, or NULL */
     int gradient_ref;       /* what op_map.lua says of it */
+    int program_ref;        /* as formula_rule.lua returns it */
+    int operations;         /* of its formula */
     int interpret_ref;      /* interpret(n, arithmetic): `reference` in any arithmetic */
 } OpMap;
 
@@ -93,12 +95,31 @@ const char *attr_type_name(int type); /* as op.lua writes it */
 int ops_load_function(Gen *g, const char *path);
 /* The table of `op.map { ... }` on top of the stack becomes a rule. False after a message. */
 bool ops_map_expand(Gen *g, OpRule *op);
+/* From what formula_rule.lua returns, on top of the stack; leaves its rule there instead. own: text
+ * that belongs to the formula's hash. */
+OpMap *ops_map_read(Gen *g, const char *own);
+void ops_push_tools(Gen *g); /* the modules that op_map.lua and formula_chain.lua share */
+/* Checks the rule on top of the stack, which it takes; checker: registry ref of gen/lua/op.lua's
+ * function. False after a message. */
+bool ops_take_rule(Gen *g, OpRule *op, int checker);
 /* The op of its gradient, whose rule is then on top of the stack; false: it has none. */
 bool ops_map_gradient(Gen *g, const OpRule *op, OpRule *gradient);
 /* After the rule is checked: what tests may ask of it. */
 bool ops_map_finish(Gen *g, const OpRule *op);
 /* The text of a kernel's template, of a formula or from the folder; or NULL. */
 const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes);
+
+/* ops_chain.c */
+/* Nodes, in order, whose ops are formulas; what they read from outside, and what others read. */
+typedef struct Chain {
+    Node **node;
+    Value **in, **out;
+    int n_nodes, n_in, n_out;
+} Chain;
+/* The op that computes all of them in one kernel. Equal chains have one op. Needs a protected
+ * call. */
+const OpRule *ops_chain(Gen *g, const Chain *c);
+void ops_push_chain(Gen *g, const Chain *c); /* as formula_chain.lua takes it */
 
 /* The list of problems on top of the stack, { key, item, message, help } or with { at, length }
  * a place in the text of key, becomes messages. */

@@ -29,6 +29,15 @@ static void push_tool(Gen *g, const char *name, const char *path)
     luaL_unref(g->L, LUA_REGISTRYINDEX, ref);
 }
 
+void ops_push_tools(Gen *g)
+{
+    lua_createtable(g->L, 0, 4);
+    push_tool(g, "formula", "gen/lua/formula.lua");
+    push_tool(g, "grad", "gen/lua/formula_grad.lua");
+    push_tool(g, "kernel", "gen/lua/formula_kernel.lua");
+    push_tool(g, "rule", "gen/lua/formula_rule.lua");
+}
+
 static const char *text_of(Gen *g, const char *key)
 {
     const char *s;
@@ -39,8 +48,7 @@ static const char *text_of(Gen *g, const char *key)
     return s;
 }
 
-/* From the result of op_map.lua on top of the stack; leaves its rule there instead. */
-static OpMap *read_map(Gen *g, const char *own)
+OpMap *ops_map_read(Gen *g, const char *own)
 {
     lua_State *L = g->L;
     OpMap *map = gen_alloc(g, sizeof *map);
@@ -49,6 +57,11 @@ static OpMap *read_map(Gen *g, const char *own)
     map->cuda = text_of(g, "cuda");
     map->formula = gen_printf(g, "%s%s", text_of(g, "formula"), own);
     map->gradient = text_of(g, "derived_name");
+    lua_getfield(L, -1, "operations");
+    map->operations = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    lua_getfield(L, -1, "program");
+    map->program_ref = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_getfield(L, -1, "interpret");
     map->interpret_ref = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_getfield(L, -1, "derived");
@@ -87,10 +100,7 @@ bool ops_map_expand(Gen *g, OpRule *op)
     luaL_unref(L, LUA_REGISTRYINDEX, map);
     lua_insert(L, given);
     lua_pushstring(L, op->name);
-    lua_createtable(L, 0, 3);
-    push_tool(g, "formula", "gen/lua/formula.lua");
-    push_tool(g, "grad", "gen/lua/formula_grad.lua");
-    push_tool(g, "kernel", "gen/lua/formula_kernel.lua");
+    ops_push_tools(g);
     if (sandbox_status(L, lua_pcall(L, 3, 2, 0))) {
         ops_report_lua(g, op);
         return false;
@@ -102,7 +112,7 @@ bool ops_map_expand(Gen *g, OpRule *op)
     }
     lua_pop(L, 1);
     op->info->map =
-        read_map(g, own ? gen_strndup(g, op->info->text, op->info->text_bytes) : "");
+        ops_map_read(g, own ? gen_strndup(g, op->info->text, op->info->text_bytes) : "");
     return check_folder(g, op);
 }
 
@@ -119,7 +129,7 @@ bool ops_map_gradient(Gen *g, const OpRule *op, OpRule *gradient)
                                .text_bytes = op->info->text_bytes,
                                .from_disk = op->info->from_disk};
     lua_rawgeti(g->L, LUA_REGISTRYINDEX, map->gradient_ref);
-    gradient->info->map = read_map(g, "");
+    gradient->info->map = ops_map_read(g, "");
     return true;
 }
 

@@ -25,6 +25,7 @@ const char *verify_simulate(Gen *g);
 const char *verify_races(Gen *g,
                          bool bytes); /* check shared bytes too, not only the same buffer */
 void verify_graph(Gen *g, const char *pass);              /* verify_graph.c */
+void verify_chains(Gen *g, const Class *c); /* verify_chains.c; needs a protected call */
 bool ins_touches(const Instr *i, int buffer, bool write); /* verify.c */
 
 #endif

@@ -512,6 +512,8 @@ static int run_verify(lua_State *L)
         }
         if (!graph)
             check_gradients(v->g, c);
+        if (!strcmp(v->pass, "fuse"))
+            verify_chains(v->g, c);
         if (!strcmp(v->pass, "span"))
             check_spans(v->g, c);
     }

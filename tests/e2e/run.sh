@@ -12,6 +12,7 @@ set -u
 . "$ROOT/tests/e2e/precision.sh"
 . "$ROOT/tests/e2e/frozen.sh"
 . "$ROOT/tests/e2e/outside.sh"
+. "$ROOT/tests/e2e/chains.sh"
 . "$ROOT/tests/e2e/library.sh"
 . "$ROOT/tests/e2e/two_hops.sh"
 . "$ROOT/tests/e2e/shipped.sh"
@@ -38,6 +39,7 @@ part shipped shipped
 part outside_user outside_user
 part outside_examples outside_examples
 part outside_formulas outside_formulas
+part chains chains
 part outside_optimizer outside_optimizer
 part outside_optimizer_rules outside_optimizer_rules
 part outside_optimizer_copies outside_optimizer_copies

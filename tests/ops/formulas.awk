@@ -2,6 +2,8 @@
 # formulas.awk: random formulas as op folders. In: -v seed, -v count, -v dir. Out: the folders
 # dir/f1, dir/f2, ..., each with an op.lua. Formulas are smooth but for max, min, abs and select, and
 # of numbers from -2 to 2 they make no large ones, so that differences of them are exact enough.
+# -v chained=1: formulas read all inputs of their shape, in its order, and stay between -3 and 3, for
+# tests/e2e/chains.awk.
 
 # 0..n-1; the same everywhere
 function random(n) {
@@ -49,21 +51,30 @@ function bounded(depth) {
     return pick("tanh sigmoid") "(" formula(depth - 1) ")"
 }
 
+# Reads all inputs of a shape.
+function all_of(shape) {
+    if (shape == 1) return "x"
+    if (shape == 2) return "x + g"
+    if (shape == 3) return "x + g * w[d]"
+    return shape == 4 ? "gate * up" : "x * w[d] + b[d]"
+}
+
 BEGIN {
     state = 1 + (seed * 7919 + 12345) % 2147483646
     for (i = 0; i < 10; i++) random(2)
     all[1] = "x"; all[2] = "x g"; all[3] = "x x g w[d]"; all[4] = "gate up up"; all[5] = "x w[d] b[d]"
     for (i = 1; i <= count; i++) {
-        shape = 1 + random(5)
+        shape = chained ? 1 + i % 5 : 1 + random(5)
         inputs = all[shape]
         first = shape == 4 ? "gate" : "x"
         text = first " * 0.5 + " formula(2 + random(3))
-        if (i <= 2) { # what the planted faults of formulas.sh need, whatever the seed
+        if (i <= 2 && !chained) { # what the planted faults of formulas.sh need, whatever the seed
             shape = 2
             first = "x"
             text = i == 1 ? "x * 0.5 + tanh(g) / (1 + square(x)) + max(x, g) - (g - (x - g))" : "x + x * (g - g)"
         }
         if (length(text) > 900) text = first " * " first
+        if (chained) text = "softcap(0.25 * (" all_of(shape) ") + " text ", 3)"
         parts = shape == 4 ? " parts = { gu = { \"gate\", \"up\" } }," : ""
         folder = dir "/f" i
         system("mkdir -p " folder)

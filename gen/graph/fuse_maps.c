@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuse_maps.c: chains of formulas → one node, whose kernel reads and writes once. In: the
+ * fused graph. Out: nodes of the ops of ops_chain.c, with `replaced`. Breaks: node and
+ * value ids, which are renumbered.
+ *
+ * A node whose op is a formula joins the node that makes one of its rows, if both have
+ * the same index space (rows and columns), phase and piece, and if nothing outside would
+ * have to run in between. Values that others read stay outputs; the rest are no longer
+ * stored. Each is rounded to its dtype all the same, so the bits, the graph with its
+ * rounding points, and the numerics hash are those of the nodes one by one. */
+#include "graph/builder.h"
+#include "ops/ops.h"
+
+#include <string.h>
+
+/* A kernel with more would keep too much in registers. */
+enum { MAX_OPS = 8, MAX_OPERATIONS = 160, MAX_IN = 14, MAX_OUT = 6 };
+
+typedef struct Fuse {
+    Gen *g;
+    Class *c;
+    Uses uses;
+    Node **next_write;
+    int *group;          /* per node: the first node of its chain */
+    int64_t (*space)[2]; /* per node that is a formula: rows, columns */
+} Fuse;
+
+static bool is_map(const Node *n)
+{
+    return n->op->info->map && !n->n_replaced;
+}
+
+static void find_spaces(Fuse *x)
+{
+    static const char *const dims[] = {"t", "d"};
+    lua_State *L = x->g->L;
+
+    for (int i = 0; i < x->c->nodes.count; i++) {
+        if (!is_map(x->c->nodes.items[i]))
+            continue;
+        infer_push_n(x->g, x->c->nodes.items[i]);
+        for (int k = 0; k < 2; k++) {
+            lua_getfield(L, -1, dims[k]);
+            x->space[i][k] = lua_tointeger(L, -1);
+            lua_pop(L, 1);
+        }
+        lua_pop(L, 1);
+    }
+}
+
+/* ---- what may join --------------------------------------------------------------- */
+
+/* Does n read v as the rows that they were made as? */
+static bool reads_rows(const Node *n, const Value *v)
+{
+    const char *dims = v->def->op->out[v->def_out].dims;
+
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] == v && strcmp(n->op->in[i].dims, dims) != 0)
+            return false;
+    return true;
+}
+
+static bool fits(const Fuse *x, const Node *n, const Value *v)
+{
+    const Node *def = v->def;
+
+    return def && def->phase != PHASE_SETUP && is_map(def) && def->phase == n->phase &&
+           def->piece == n->piece &&
+           !memcmp(x->space[def->id], x->space[n->id], sizeof *x->space) &&
+           reads_rows(n, v);
+}
+
+/* Does a path from a node lead to this group, over others? */
+static bool leads_to(const Fuse *x, const Node *n, int group, bool *seen);
+
+static bool node_leads_to(const Fuse *x, const Node *from, int group, bool *seen)
+{
+    for (int i = 0; i < from->n_out; i++) {
+        const Value *v = from->out[i];
+
+        if (x->next_write[v->id] && leads_to(x, x->next_write[v->id], group, seen))
+            return true;
+        for (int k = 0; k < x->uses.count[v->id]; k++)
+            if (leads_to(x, x->uses.node[v->id][k], group, seen))
+                return true;
+    }
+    return false;
+}
+
+static bool leads_to(const Fuse *x, const Node *n, int group, bool *seen)
+{
+    int own = x->group[n->id];
+
+    if (own == group)
+        return true;
+    if (seen[own])
+        return false;
+    seen[own] = true;
+    for (int i = 0; i < x->c->nodes.count; i++) /* a chain runs as a whole */
+        if (x->group[i] == own && node_leads_to(x, x->c->nodes.items[i], group, seen))
+            return true;
+    return false;
+}
+
+/* Would something outside have to run after a part of the group and before another? */
+static bool divided(const Fuse *x, int group)
+{
+    bool *seen = gen_alloc(x->g, (size_t)x->c->nodes.count + 1);
+
+    for (int i = 0; i < x->c->nodes.count; i++) {
+        const Node *n = x->c->nodes.items[i];
+
+        for (int k = 0; x->group[i] == group && k < n->n_out; k++) {
+            const Value *v = n->out[k];
+
+            for (int u = 0; u < x->uses.count[v->id]; u++) {
+                const Node *user = x->uses.node[v->id][u];
+
+                if (x->group[user->id] != group && leads_to(x, user, group, seen))
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* ---- a chain --------------------------------------------------------------------- */
+
+static void add_value(Value **list, int *n, Value *v)
+{
+    for (int i = 0; i < *n; i++)
+        if (list[i] == v)
+            return;
+    list[(*n)++] = v;
+}
+
+static bool needed_outside(const Fuse *x, const Value *v)
+{
+    bool outside = class_is_root(x->c, v);
+
+    for (int k = 0; k < x->uses.count[v->id]; k++)
+        outside = outside || x->group[x->uses.node[v->id][k]->id] != x->group[v->def->id];
+    return outside;
+}
+
+static Chain chain_of(const Fuse *x, int group)
+{
+    size_t most = 0;
+    Chain c = {0};
+
+    for (int i = 0; i < x->c->nodes.count; i++)
+        if (x->group[i] == group)
+            most += (size_t)(x->c->nodes.items[i]->n_in + x->c->nodes.items[i]->n_out);
+    c.node = gen_alloc(x->g, sizeof *c.node * most);
+    c.in = gen_alloc(x->g, sizeof *c.in * most);
+    c.out = gen_alloc(x->g, sizeof *c.out * most);
+    for (int i = 0; i < x->c->nodes.count; i++) {
+        Node *n = x->c->nodes.items[i];
+
+        if (x->group[i] != group)
+            continue;
+        c.node[c.n_nodes++] = n;
+        for (int k = 0; k < n->n_in; k++) {
+            const Node *def = n->in[k]->def;
+
+            if (!def || def->phase == PHASE_SETUP || x->group[def->id] != group)
+                add_value(c.in, &c.n_in, n->in[k]);
+        }
+        for (int k = 0; k < n->n_out; k++)
+            if (needed_outside(x, n->out[k]))
+                add_value(c.out, &c.n_out, n->out[k]);
+    }
+    return c;
+}
+
+static bool small(const Chain *c)
+{
+    int operations = 0;
+
+    for (int i = 0; i < c->n_nodes; i++)
+        operations += c->node[i]->op->info->map->operations;
+    return c->n_nodes <= MAX_OPS && operations <= MAX_OPERATIONS && c->n_in <= MAX_IN &&
+           c->n_out <= MAX_OUT;
+}
+
+/* Joins the groups of two nodes, unless the result cannot be one kernel. */
+static void join(Fuse *x, int into, int from)
+{
+    int *before = gen_alloc(x->g, sizeof *before * (size_t)x->c->nodes.count);
+    Chain c;
+
+    memcpy(before, x->group, sizeof *before * (size_t)x->c->nodes.count);
+    for (int i = 0; i < x->c->nodes.count; i++)
+        if (x->group[i] == from)
+            x->group[i] = into;
+    c = chain_of(x, into);
+    if (!small(&c) || divided(x, into))
+        memcpy(x->group, before, sizeof *before * (size_t)x->c->nodes.count);
+}
+
+static void find_groups(Fuse *x)
+{
+    for (int i = 0; i < x->c->nodes.count; i++)
+        x->group[i] = i;
+    for (int i = 0; i < x->c->nodes.count; i++) {
+        const Node *n = x->c->nodes.items[i];
+
+        for (int k = 0; is_map(n) && k < n->n_in; k++)
+            if (fits(x, n, n->in[k]) && x->group[n->in[k]->def->id] != x->group[i])
+                join(x, x->group[n->in[k]->def->id], x->group[i]);
+    }
+}
+
+/* ---- the new nodes --------------------------------------------------------------- */
+
+static Node *make_node(Fuse *x, const Chain *c)
+{
+    const OpRule *op = ops_chain(x->g, c);
+    Node *n = gen_alloc(x->g, sizeof *n);
+    Value **made = gen_alloc(x->g, sizeof *made * (size_t)c->n_out);
+
+    *n = (Node){.op = op,
+                .phase = c->node[0]->phase,
+                .piece = c->node[0]->piece,
+                .n_in = c->n_in,
+                .n_out = c->n_out,
+                .in = c->in,
+                .n_replaced = c->n_nodes,
+                .replaced = c->node};
+    n->add = gen_alloc(x->g, sizeof *n->add * (size_t)c->n_out);
+    n->attrs = gen_alloc(x->g, sizeof *n->attrs);
+    n->out = made;
+    for (int i = 0; i < c->n_out; i++) {
+        made[i] = gen_alloc(x->g, sizeof *made[i]);
+        made[i]->name = c->out[i]->name;
+    }
+    infer_node(x->g, n);
+    for (int i = 0; i < c->n_out; i++)
+        gen_require(same_shape(made[i], c->out[i]) && made[i]->dtype == c->out[i]->dtype,
+                    "%s: %s of the chain is %s %s", x->c->name, c->out[i]->name,
+                    dtype_name(made[i]->dtype), shape_text(x->g, made[i]));
+    n->out = c->out;
+    for (int i = 0; i < c->n_out; i++) {
+        n->out[i]->def = n;
+        n->out[i]->def_out = i;
+    }
+    n->name = n->out[c->n_out - 1]->name;
+    return n;
+}
+
+/* Each chain stands where its last node stood. */
+static void replace_groups(Fuse *x)
+{
+    Class *c = x->c;
+    int count = c->nodes.count, kept = 0;
+    Chain *chain = gen_alloc(x->g, sizeof *chain * (size_t)(count + 1));
+
+    for (int i = 0; i < count; i++) /* while all definitions are the old ones */
+        if (x->group[i] == i)
+            chain[i] = chain_of(x, i);
+    for (int i = 0; i < count; i++) {
+        Node *n = c->nodes.items[i];
+        const Chain *own = &chain[x->group[i]];
+
+        if (own->n_nodes == 1)
+            c->nodes.items[kept++] = n;
+        else if (own->node[own->n_nodes - 1] == n)
+            c->nodes.items[kept++] = make_node(x, own);
+    }
+    c->nodes.count = kept;
+    for (int i = 0; i < kept; i++)
+        c->nodes.items[i]->id = i;
+    class_sort(x->g, c);
+    class_sweep(x->g, c);
+}
+
+static int run_fuse_maps(lua_State *L)
+{
+    Fuse *x = lua_touserdata(L, 1);
+    size_t count = (size_t)x->c->nodes.count + 1;
+
+    x->uses = class_uses(x->g, x->c);
+    x->next_write = class_next_writes(x->g, x->c);
+    x->group = gen_alloc(x->g, sizeof *x->group * count);
+    x->space = gen_alloc(x->g, sizeof *x->space * count);
+    find_spaces(x);
+    find_groups(x);
+    replace_groups(x);
+    return 0;
+}
+
+static bool has_maps(const Class *c)
+{
+    for (int i = 0; i < c->nodes.count; i++)
+        if (is_map(c->nodes.items[i]))
+            return true;
+    return false;
+}
+
+void fuse_maps(Gen *g)
+{
+    Builder *b = builder_get(g);
+
+    for (int i = 0; i < g->classes.count; i++) {
+        Fuse x = {.g = g, .c = g->classes.items[i]};
+
+        if (!has_maps(x.c))
+            continue;
+        b->block = x.c->name;
+        builder_protect(g, run_fuse_maps, &x, (Pos){0});
+        b->block = NULL;
+    }
+}

@@ -1,0 +1,92 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- formula_rule.lua: programs of formulas as ops. In: tools; a program (see formula_kernel.lua) with
+-- doc and attrs. Out: the rule that `op { ... }` would be, the texts of its kernels, its formula as
+-- the numerics hash has it, interpret(n, arithmetic), which runs it, and the program.
+
+local fmt, concat = string.format, table.concat
+
+local function dims(o)
+  return o.feature and "d" or o.parts and fmt("t %d*d", #o.parts) or "t d"
+end
+
+-- Elements of a row of the operand, and where its part begins.
+local function stride(o, d) return o.feature and 0 or (o.parts and #o.parts or 1) * d end
+
+-- run(n, arithmetic): outputs computed element by element, into n's lists.
+local function evaluator(formula, program)
+  local nodes = {}
+  for _, out in ipairs(program.outputs) do
+    for _, node in ipairs(out.nodes) do nodes[#nodes + 1] = node end
+  end
+  local order = formula.order(nodes)
+  return function(n, arithmetic)
+    for i = 0, n.t - 1 do
+      for j = 1, n.d do
+        local value = formula.evaluate(order, function(node)
+          if node.op == "attr" then return arithmetic.num(n[node.name] + 0.0) end
+          local leaf = program.leaves[node.name]
+          local o = leaf.operand
+          return n[o.name][i * stride(o, n.d) + ((leaf.part or 1) - 1) * n.d + j]
+        end, arithmetic)
+        for _, out in ipairs(program.outputs) do
+          for k, node in ipairs(out.nodes) do
+            local at = i * stride(out, n.d) + (k - 1) * n.d + j
+            if n[out.name] then n[out.name][at] = n.round(out.name, value[node]) end
+          end
+        end
+      end
+    end
+  end, formula.flops(order)
+end
+
+-- The rule of a program. program.inputs and outputs: operands; attrs: those that it reads.
+local function rule_of(tools, program)
+  local run, flops = evaluator(tools.formula, program)
+  local rule = {
+    doc = program.doc, inputs = {}, outputs = {}, attrs = program.attrs,
+    axes = { t = "parallel", d = "parallel" },
+    flops = function(n) return flops * n.t * n.d end,
+    reference = function(n) run(n, tools.formula.exact) end,
+    cases = function(r)
+      local case = { t = r(1, 20), d = r(1, 70) }
+      for key, spec in pairs(program.attrs or {}) do
+        case[key] = type(spec) == "table" and spec[2] or 1.5
+      end
+      return case
+    end,
+  }
+  for k, o in ipairs(program.inputs) do rule.inputs[k] = { o.name, dims(o) } end
+  for k, o in ipairs(program.outputs) do
+    rule.outputs[k] = { o.name, dims(o), dtype = o.dtype, alias = o.alias, optional = o.optional }
+  end
+  return rule, run
+end
+
+-- Formulas by the places of operands: the name of an input does not change the arithmetic.
+local function canonical(tools, program)
+  local where, nodes, kinds = {}, {}, {}
+  for k, o in ipairs(program.inputs) do
+    kinds[k] = dims(o)
+    for p, name in ipairs(o.parts or { o.name }) do where[name] = fmt("i%d.%d", k, p) end
+  end
+  for _, out in ipairs(program.outputs) do
+    for _, node in ipairs(out.nodes) do nodes[#nodes + 1] = node end
+    kinds[#kinds + 1] = "-> " .. dims(out)
+  end
+  return fmt("map 1\n%s\n", concat(kinds, ", ")) .. tools.formula.canonical(nodes, function(node)
+    return where[node.name] or "attr." .. node.name
+  end)
+end
+
+local function operations(tools, program)
+  local nodes = {}
+  for _, out in ipairs(program.outputs) do table.move(out.nodes, 1, #out.nodes, #nodes + 1, nodes) end
+  return #tools.formula.order(nodes)
+end
+
+return function(tools, program)
+  local rule, run = rule_of(tools, program)
+  local cpu, cuda = tools.kernel(tools.formula, program)
+  return { rule = rule, cpu = cpu, cuda = cuda, formula = canonical(tools, program),
+           interpret = run, program = program, operations = operations(tools, program) }
+end
