@@ -18,19 +18,23 @@
 
 #if defined(__AVX512F__)
 #define RT_VEC_BYTES 64
-/* Rows and vectors of a register block: 24 of 32 registers hold sums. */
-enum { RT_BLOCK_ROWS = 12, RT_BLOCK_VECS = 2 };
 #elif defined(__AVX__)
 #define RT_VEC_BYTES 32
-enum { RT_BLOCK_ROWS = 6, RT_BLOCK_VECS = 2 }; /* 12 of 16 registers */
 #else
 #define RT_VEC_BYTES 16
-#if defined(__aarch64__)
-enum { RT_BLOCK_ROWS = 8, RT_BLOCK_VECS = 3 }; /* 24 of 32 registers */
+#endif
+
+/* Rows and vectors of a register block. Attention's tiles have 96 rows and 64 columns, which the
+ * blocks must divide. */
+#if defined(__AVX512F__) || defined(__aarch64__)
+enum { RT_BLOCK_ROWS = 12, RT_BLOCK_VECS = 2 }; /* 24 of 32 registers hold sums */
+#elif defined(__AVX__)
+enum { RT_BLOCK_ROWS = 6, RT_BLOCK_VECS = 2 }; /* 12 of 16 registers */
 #else
 enum { RT_BLOCK_ROWS = 4, RT_BLOCK_VECS = 2 };
 #endif
-#endif
+_Static_assert(96 % RT_BLOCK_ROWS == 0 && 64 % (RT_BLOCK_VECS * RT_VEC_BYTES / 4) == 0,
+               "register blocks do not fill attention's tiles");
 
 #define RT_INLINE static inline __attribute__((always_inline, unused))
 

@@ -36,6 +36,9 @@ full|fonts-dejavu-core|letters for it|find /usr/share/fonts -name '*.ttf' | grep
 full|zsh|runs its completions|command -v zsh
 full|fish|runs its completions|command -v fish
 full|groff-base|reads the manual pages|command -v groff
+full|gcc-aarch64-linux-gnu|compiles for Arm|command -v aarch64-linux-gnu-gcc
+full|libc6-dev-arm64-cross|C headers for Arm|[ -e /usr/aarch64-linux-gnu/include/stdio.h ]
+full|qemu-user-static|runs what was compiled|command -v qemu-aarch64-static
 test|ccache|compiles what many trainers share once|command -v ccache
 TABLE
 }

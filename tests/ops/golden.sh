@@ -6,7 +6,8 @@
 # are ours, and built here for the set. Optimisation changes no bit (bits.sh), so most sets are
 # compiled without it: FULL=1 optimises all, else one, as SEED chooses. In: the op_test binary. Out:
 # exit 1 if bits changed without their version, or a row is missing. --update writes the rows of the
-# sets that this machine has, and drops those of other versions.
+# sets that this machine has, and drops those of other versions. For another processor that an emulator
+# runs (tests/aarch64): CC, and GOLDEN_CPU, the flags of /proc/cpuinfo there.
 set -u -o pipefail
 op_test=$1 update=${2:-}
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -23,7 +24,8 @@ v2|sse4_2 popcnt|-march=x86-64-v2
 v3|avx2 fma bmi2|-march=x86-64-v3
 v4|$v4|-march=x86-64-v4
 v4-bf16|$v4 avx512_bf16|-march=x86-64-v4 -mavx512bf16
-cuda||
+neon|asimd|-march=armv8-a
+$([ -n "${GOLDEN_CPU:-}" ] || echo "cuda||")
 TABLE
 }
 
@@ -43,13 +45,14 @@ digests() { # SET FLAGS LEVEL: lines "op dtypes version digest"
         flags="$level $flags -Wno-psabi ${objects[*]} -Wl,-Bsymbolic"
     fi
     "$op_test" --work "$work/$name.d" --cases 1 --golden yes --target "$target" --flags "$flags" \
+        ${CC:+--cc "$CC"} \
         >"$work/$name.log" 2>&1 || return
     sed -n 's/^golden //p' "$work/$name.log"
 }
 
 : >"$work/now"
 skipped=() taken=() number=0
-cpu=" $(sed -n 's/^flags[^:]*: //p;T;q' /proc/cpuinfo 2>/dev/null) "
+cpu=" ${GOLDEN_CPU:-$(sed -nE 's/^(flags|Features)[^:]*: //p;T;q' /proc/cpuinfo 2>/dev/null)} "
 while IFS='|' read -r name needs flags; do
     for flag in $needs; do
         [[ $cpu = *" $flag "* ]] || { skipped+=("$name"); continue 2; }
