@@ -12,11 +12,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0xb43161ac7b8c4068
+#if MATH_IDENTITY != 0x33851756149d9d77
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_b43161ac7b8c4068
+#define math_prepare math_prepare_33851756149d9d77
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {

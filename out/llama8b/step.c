@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xb43161ac7b8c4068 || TRAINER_IDENTITY != 0xfb190414e2da24fd
+#if MATH_IDENTITY != 0x33851756149d9d77 || TRAINER_IDENTITY != 0x2d32d3035472d0af
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0xfb190414e2da24fd
-#define trainer_segments trainer_segments_fb190414e2da24fd /* tables.c */
-#define trainer_numerics trainer_numerics_fb190414e2da24fd /* checkpoint.c */
-#define trainer_step     trainer_step_fb190414e2da24fd     /* step.c */
-#define trainer_setup    trainer_setup_fb190414e2da24fd    /* bind.c */
+#define TRAINER_IDENTITY 0x2d32d3035472d0af
+#define trainer_segments trainer_segments_2d32d3035472d0af /* tables.c */
+#define trainer_numerics trainer_numerics_2d32d3035472d0af /* checkpoint.c */
+#define trainer_step     trainer_step_2d32d3035472d0af     /* step.c */
+#define trainer_setup    trainer_setup_2d32d3035472d0af    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -176,6 +176,8 @@ RT_DEVICE void rt_warp_sync(void)
 /* The value of the lane whose number differs by the bits of `mask`, or of lane `lane`. */
 #define rt_shuffle_xor(v, mask) __shfl_xor_sync(0xffffffffu, v, mask)
 #define rt_shuffle(v, lane) __shfl_sync(0xffffffffu, v, lane)
+/* Is p true on every lane? */
+#define rt_warp_all(p) __all_sync(0xffffffffu, p)
 
 /* Integers only, because their sum does not depend on the order. */
 RT_DEVICE void rt_atomic_add_u64(uint64_t *p, uint64_t v)

@@ -94,6 +94,16 @@ template <typename T> SIM_INSIDE T sim_shuffle(T v, int lane, const char *file, 
     return out;
 }
 
+SIM_INSIDE bool sim_warp_all(bool p, const char *file, int line)
+{
+    const SimSlot *slot = sim_warp_gather(&p, sizeof p, "rt_warp_all", file, line);
+    for (int lane = 0; lane < 32; lane++)
+        if (!slot[lane].bytes[0])
+            return false;
+    return true;
+}
+#define rt_warp_all(p) sim_warp_all(p, __FILE__, __LINE__)
+
 SIM_INSIDE float sim_bf16_of(uint32_t pair, int high)
 {
     return rt_f32_from_bits((int32_t)(high ? pair & 0xffff0000u : pair << 16));

@@ -17,6 +17,7 @@
 #define KERNEL(name) extern const SimKernel sim_kernel_##name
 KERNEL(sum_rows);
 KERNEL(turn_within_warps);
+KERNEL(all_of_warp);
 KERNEL(multiply);
 KERNEL(transpose_by_ldmatrix);
 KERNEL(count_all);
@@ -99,6 +100,9 @@ static void test_warp(void **state)
         assert_true(launch(&sim_kernel_turn_within_warps, 1, (void *[]){&x, &y}));
         for (int i = 0; i < 64; i++)
             assert_int_equal(y[i], i / 32 * 32 + 31 - i % 32);
+        assert_true(launch(&sim_kernel_all_of_warp, 1, (void *[]){&x, &y}));
+        for (int i = 0; i < 64; i++)
+            assert_int_equal(y[i], i < 32); /* 40 is in the second */
     }
     assert_true(launch(&sim_kernel_count_all, 10, (void *[]){&total}));
     assert_int_equal(*total, 10 * 64 * 65 / 2);

@@ -30,6 +30,12 @@ turn_within_warps(const int *x, int *y)
     y[threadIdx.x] = line[first + 31 - threadIdx.x % 32];
 }
 
+RT_GLOBAL(64)
+all_of_warp(const int *x, int *y)
+{
+    y[threadIdx.x] = rt_warp_all(x[threadIdx.x] != 40);
+}
+
 /* d[16, 8] = a[16, 16] b[16, 8] by ldmatrix and mma, a and b through cp.async. b lies as its
  * transpose, [8, 16]. */
 RT_GLOBAL(32)

@@ -123,6 +123,7 @@ RT_DEVICE void ${fn}_mask(float (*s)[KEYS / 8][4], int key0, int query0)
 RT_DEVICE void ${fn}_softmax(float (*s)[KEYS / 8][4], float (*top)[2], float (*sum)[2],
                              float (*sums)[HEAD / 8][4])
 {
+    float shrink[ROWS / 16][2];
     RT_UNROLL
     for (int i = 0; i < ROWS / 16; i++) {
         RT_UNROLL
@@ -132,7 +133,7 @@ RT_DEVICE void ${fn}_softmax(float (*s)[KEYS / 8][4], float (*top)[2], float (*s
             for (int j = 0; j < KEYS / 8; j++)
                 most = rt_maxf(most, rt_maxf(s[i][j][2 * half], s[i][j][2 * half + 1]));
             most = rt_quad_max(most);
-            const float shrink = rt_exp2f((top[i][half] - most) * SCALE);
+            shrink[i][half] = rt_exp2f((top[i][half] - most) * SCALE);
             RT_UNROLL
             for (int j = 0; j < KEYS / 8; j++) {
                 RT_UNROLL
@@ -142,13 +143,18 @@ RT_DEVICE void ${fn}_softmax(float (*s)[KEYS / 8][4], float (*top)[2], float (*s
                 }
             }
             top[i][half] = most;
-            sum[i][half] = rt_fmaf(sum[i][half], shrink, part);
-            RT_UNROLL
-            for (int j = 0; j < HEAD / 8; j++) {
-                sums[i][j][2 * half] *= shrink;
-                sums[i][j][2 * half + 1] *= shrink;
-            }
+            sum[i][half] = rt_fmaf(sum[i][half], shrink[i][half], part);
         }
+    }
+    /* Most rows soon have their largest score. 1 x is x to the bit, also of zeros and of
+     * infinities; a NaN stays one, and rt_tile_round makes all of them equal. */
+    RT_UNROLL
+    for (int i = 0; i < ROWS / 16; i++) {
+        if (rt_warp_all(shrink[i][0] == 1 && shrink[i][1] == 1))
+            continue;
+        RT_UNROLL
+        for (int j = 0; j < HEAD / 2; j++)
+            sums[i][j / 4][j % 4] *= shrink[i][j % 4 / 2];
     }
 }
 
