@@ -188,9 +188,9 @@ broken_runtime() {
             ! cmp -s "$dir/$1" "$WORK/unbroken" || { bad "$1 has no text for $2"; return 1; }
         shift 2
     done
-    make -C "$WORK/$trainer" CC="$ROOT/tests/cc_cached" -j2 GEMM=builtin CFLAGS="$flags" \
-        RUNTIME="$dir" BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" \
-        >"$WORK/broken.log" 2>&1 || { bad "another runtime is built" "$WORK/broken.log"; return 1; }
+    build_trainer "$WORK/$trainer" -j2 GEMM=builtin CFLAGS="$flags" RUNTIME="$dir" \
+        BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" ||
+        { bad "another runtime is built" "$WORK/$trainer.log"; return 1; }
 }
 
 # mutant NAME FILE SED: a runtime that breaks the protocol leaves some state that is wrong.

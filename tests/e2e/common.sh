@@ -9,11 +9,36 @@ generate() {
     "$FSDPGEN" "$model" -o "$dir" --link-runtime "$ROOT/runtime" "$@" >"$dir.log" 2>&1
 }
 
-# build_trainer DIR [VARIABLE=value...]: for the instruction set of this run
+# build_trainer DIR [VARIABLE=value...]: for the instruction set of this run. Trainers share objects:
+# - The compiler finds the runtime by a link, DIR/.runtime, so paths are the same in all folders. A
+#   copy of the runtime in which one file is another compiles that one.
+# - The first trainer built with these variables leaves its runtime's objects to those that follow,
+#   whose make finds them up to date.
 build_trainer() {
-    local dir=$1
-    shift
-    make -C "$dir" CC="$ROOT/tests/cc_cached" "${ISA_MAKE[@]}" "$@" >>"$dir.log" 2>&1
+    local dir=$1 build=$1/build runtime was kept= word
+    local variables=(CC="$ROOT/tests/cc_cached" "${ISA_MAKE[@]}" "${@:2}")
+    runtime=$(sed -n 's/^RUNTIME ?= //p' "$dir/Makefile")
+    for word in "${@:2}"; do
+        case $word in
+        RUNTIME=*) runtime=${word#*=} ;;
+        BUILD=*) build= ;; # not for others
+        esac
+    done
+    was=$(readlink "$dir/.runtime")
+    if [ "$was" != "$runtime" ]; then
+        [ -z "$was" ] || rm -f "$dir"/*/flags # make compiles it anew
+        ln -sfn "$runtime" "$dir/.runtime"
+    fi
+    if [ -n "$build" ] && [ "$runtime" = "$ROOT/runtime" ]; then
+        kept=$CC_CACHE/runtime-$(echo "${REAL_CC:-}" "${variables[@]}" | cksum | tr -dc 0-9)
+        [ ! -d "$kept" ] || [ -e "$build" ] || cp -a "$kept" "$build"
+    fi
+    make -C "$dir" "${variables[@]}" RUNTIME=.runtime >>"$dir.log" 2>&1 || return
+    if [ -n "$kept" ] && [ ! -d "$kept" ]; then
+        mkdir -p "$kept.$$" && cp -a "$build/flags" "$build/runtime" "$kept.$$/" &&
+            { mv -T "$kept.$$" "$kept" 2>/dev/null || rm -rf "$kept.$$"; }
+    fi
+    return 0
 }
 
 # result_of DIR: DIR.result, of DIR.jsonl and DIR.out

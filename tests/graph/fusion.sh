@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh: fusion never changes a bit.
-export CC_CACHE=${CC_CACHE:-$WORK/objects}
+. "$ROOT/tests/e2e/common.sh"
 
 weights() { # FUSE ARGS...: the hash of the weights after three steps
     rm -rf "$WORK/trainer"
     "$FSDPGEN" "${@:2}" --set fuse="$1" --set loss.chunk_tokens=64 -o "$WORK/trainer" \
         --link-runtime "$ROOT/runtime" >"$WORK/err" 2>&1 &&
-        make -C "$WORK/trainer" CC="$ROOT/tests/cc_cached" "${ISA_MAKE[@]}" >>"$WORK/err" 2>&1 &&
+        build_trainer "$WORK/trainer" &&
         "$WORK/trainer/trainer" --data "$here/run.sh" --steps 3 --weights-hash 2>>"$WORK/err" |
         sed -n 's/^weights //p'
 }

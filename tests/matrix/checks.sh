@@ -5,16 +5,16 @@
 # The compiler's part of the contract: no contraction, no libm, no lane or tail in a result. So
 # builds that share an instruction set agree, whatever is vectorised or inlined.
 builds() { # NAME GEMM
-    local dir=$WORK/reference_$1 log=$WORK/build.log what cc flags
+    local dir=$WORK/reference_$1 what cc flags
     cp "$dir.result" "$WORK/built.want"
     for what in "cc -O1" "clang -O3"; do
         read -r cc flags <<<"$what"
         if ! command -v "$cc" >/dev/null; then
             echo "skipped: $cc is not installed"
-        elif ! make -C "$dir" BUILD="$WORK/built" GEMM="$2" REAL_CC="$cc" \
-                CC="$ROOT/tests/cc_cached" CFLAGS="$flags -march=$ISA_ARCH" >"$log" 2>&1 ||
+        elif ! build_trainer "$dir" BUILD="$WORK/built" GEMM="$2" REAL_CC="$cc" \
+                CFLAGS="$flags -march=$ISA_ARCH" ||
              ! train "$dir" "$data" $STEPS --threads 3; then
-            bad "$1: built with $what: does not run" "$log"
+            bad "$1: built with $what: does not run" "$dir.log"
         else
             check "$1: built with $what" diff "$WORK/built.want" "$dir.result"
         fi

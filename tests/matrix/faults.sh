@@ -22,6 +22,7 @@ fault() (
             >"$dir.log" 2>&1
     }
     IFS='|' read -r what how sets row <"$WORK/what"
+    [ "$how" = builds ] || build_flags=(CFLAGS="-O1 -march=$ISA_ARCH")
     matrix_reference fault tiny_llama builtin "$sets" >"$WORK/red" &&
         case $how in
         row) matrix_row fault tiny_llama builtin "$sets" "$row" ;;

@@ -54,8 +54,8 @@ probes() { # does it work here?
 
 # tsan DIR: builds the emitted trainer with it
 tsan() {
-    make -C "$1" CC="$CLANG" GEMM=builtin \
-        CFLAGS="-O1 -g -march=${ISA_ARCH/native/x86-64} -fsanitize=thread" >>"$1.log" 2>&1
+    build_trainer "$1" REAL_CC="$CLANG" GEMM=builtin \
+        CFLAGS="-O1 -g -march=${ISA_ARCH/native/x86-64} -fsanitize=thread"
 }
 
 # races NAME MODEL RANKS THREADS [FLAGS...]: a trainer of this model has none.
