@@ -25,8 +25,8 @@ v3|avx2 fma bmi2|-march=x86-64-v3
 v4|$v4|-march=x86-64-v4
 v4-bf16|$v4 avx512_bf16|-march=x86-64-v4 -mavx512bf16
 neon|asimd|-march=armv8-a
-$([ -n "${GOLDEN_CPU:-}" ] || echo "cuda||")
 TABLE
+    [ -n "${GOLDEN_CPU:-}" ] || echo "cuda||"
 }
 
 digests() { # SET FLAGS LEVEL: lines "op dtypes version digest"
