@@ -36,6 +36,7 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     const char *accelerate;  /* import: the file */
     const char *arch;        /* init: the architecture */
     const char *color;
+    const char *html, *trace; /* plan, tune: files */
     bool check_drift, force, json;
     bool quiet;              /* files_write: does not report what it wrote */
     bool plan_only, allow_numerics; /* tune */
@@ -111,6 +112,10 @@ void dump_pass(Gen *g, const char *pass, Text *t);
 /* plan_text.c, plan_json.c: the memory and flops report (text or JSON). */
 void plan_print(Gen *g, Text *t);
 void plan_print_json(Gen *g, Text *t);
+/* plan_files.c: makes the files of --html and --trace in the child; writes them in the parent, and
+ * returns an exit code. */
+void plan_make_files(Gen *g);
+int plan_write_files(Gen *g);
 
 /* Happens-before queries (schedule.c). */
 bool hb_same(const Program *p, int a, int b); /* a on this rank before b on this rank */

@@ -191,6 +191,8 @@ static int run_command(Gen *g, char **argv)
     code = child_run(g, &default_limits, drive);
     if (code == EXIT_DONE && !strcmp(g->opt.command, "generate") && !g->opt.dump)
         code = files_write(g);
+    if (code == EXIT_DONE && !strcmp(g->opt.command, "plan") && !g->opt.dump)
+        code = plan_write_files(g);
     return code;
 }
 

@@ -203,7 +203,9 @@ int drive(Gen *g)
             return EXIT_DONE;
         }
     }
-    if (plan)
+    if (plan) {
         drive_print(g, g->opt.json ? plan_print_json : plan_print);
+        plan_make_files(g);
+    }
     return EXIT_DONE;
 }

@@ -2,12 +2,16 @@
 /* runs.c: `fsdpgen report RUN...`. In: logs of trainers. Out: one HTML page, on stdout or
  * in a file, or the figures as JSON. The child reads the logs and writes no file; it
  * returns the page. */
+#include "report/html.h"
 #include "report/runs.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
 
 enum { MAX_PAGE_BYTES = 64 << 20 };
+
+static const PageOf page_of = {"<!doctype html>\n<!-- fsdpgen report ",
+                               "a page of `fsdpgen report`"};
 
 typedef struct Report {
     const RunOptions *o;
@@ -104,7 +108,7 @@ int runs_command(Gen *g, const RunOptions *o)
         fwrite(r.page.s, 1, r.page.len, stdout);
         return code;
     }
-    code = runs_write(g, o->output, r.page.s, r.page.len, o->force);
+    code = page_write(g, o->output, &page_of, &r.page, o->force);
     if (code == EXIT_DONE && !o->json)
         print_line(stdout, "", "%s: %d run%s, %zu KiB", o->output, o->count,
                    o->count == 1 ? "" : "s", (r.page.len + 1023) / 1024);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* runs.h: what the files of `fsdpgen report RUN...` share: runs.c (the command), runs_find.c (which
  * file a RUN is), runs_log.c (its lines), runs_series.c (curves of bounded length), runs_summary.c
- * (the figures), runs_page.c (the HTML page), runs_write.c (its file).
+ * (the figures), runs_page.c (the HTML page), page_write.c (its file).
  *
  * Logs may come from others: their text is made printable, and escaped for HTML and for a script.
  * Equal logs give equal bytes: nothing in a report depends on this machine or moment. */
@@ -86,12 +86,9 @@ typedef struct RunSummary {
 RunSummary runs_summary(Gen *g, const RunLog *r, const RunLog *first);
 json_t *runs_json(Gen *g, const RunList *runs); /* of --json */
 
-/* ---- runs_page.c, runs_write.c, runs.c ------------------------------------------- */
+/* ---- runs_page.c, runs.c ------------------------------------------------------ */
 
-#define RUNS_PAGE_BEGINS "<!doctype html>\n<!-- fsdpgen report "
 void runs_page(Gen *g, const RunList *runs, Text *t);
-/* Runs in the parent; returns an exit code. */
-int runs_write(Gen *g, const char *path, const char *page, size_t bytes, bool force);
 
 typedef struct RunOptions {
     const char *const *words;

@@ -6,6 +6,7 @@
  * Text from logs and paths is escaped for its place: as HTML text, or as JSON without any
  * `<`. The page's policy names the hashes of its script and its style (tests/report
  * checks them), so a browser runs nothing else. */
+#include "report/html.h"
 #include "report/runs.h"
 #include "base/show.h"
 
@@ -16,34 +17,6 @@
 
 enum { MAX_CURVE_POINTS = 1200, KNOTS = 256 };
 static const char unknown[] = "&ndash;"; /* in a cell */
-
-static void add(Text *t, const char *s)
-{
-    text_add(t, s, strlen(s));
-}
-
-/* ---- text in HTML ---------------------------------------------------------------- */
-
-static void add_html(Text *t, const char *s)
-{
-    Text clean = {.g = t->g};
-
-    text_add(&clean, "", 0);
-    text_printable(&clean, s, strlen(s), false);
-    for (size_t i = 0; i < clean.len; i++) {
-        const char c = clean.s[i];
-        const char *as = c == '&'   ? "&amp;"
-                         : c == '<' ? "&lt;"
-                         : c == '>' ? "&gt;"
-                         : c == '"' ? "&quot;"
-                                    : NULL;
-
-        if (as)
-            add(t, as);
-        else
-            text_add(t, &c, 1);
-    }
-}
 
 static const char *show_real(Gen *g, double x, int digits)
 {
@@ -176,24 +149,24 @@ static void add_summary(Gen *g, Text *t, const Row *rows, int n)
 {
     bool filled[N_COLUMNS];
 
-    add(t, "<table>\n<thead><tr><th scope=\"col\">Run</th>");
+    html_add(t, "<table>\n<thead><tr><th scope=\"col\">Run</th>");
     for (int c = 0; c < N_COLUMNS; c++) {
         filled[c] = is_filled(g, &columns[c], rows, n);
         if (filled[c])
             text_printf(t, "<th scope=\"col\">%s</th>", columns[c].head);
     }
-    add(t, "</tr></thead>\n<tbody>\n");
+    html_add(t, "</tr></thead>\n<tbody>\n");
     for (int i = 0; i < n; i++) {
         text_printf(t, "<tr><th scope=\"row\"%s>",
                     n > 1 ? gen_printf(g, " data-run=\"%d\"", i) : "");
-        add_html(t, rows[i].r->label);
-        add(t, "</th>");
+        html_text(t, rows[i].r->label);
+        html_add(t, "</th>");
         for (int c = 0; c < N_COLUMNS; c++)
             if (filled[c])
                 text_printf(t, "<td>%s</td>", columns[c].show(g, &rows[i]));
-        add(t, "</tr>\n");
+        html_add(t, "</tr>\n");
     }
-    add(t, "</tbody>\n</table>");
+    html_add(t, "</tbody>\n</table>");
 }
 
 /* ---- remarks --------------------------------------------------------------------- */
@@ -205,13 +178,13 @@ static void add_note(Gen *g, Text *t, const Row *row, const char *fmt, ...)
 {
     va_list ap;
 
-    add(t, "<li>");
-    add_html(t, row->r->label);
+    html_add(t, "<li>");
+    html_text(t, row->r->label);
     va_start(ap, fmt);
-    add(t, ": ");
-    add_html(t, gen_vprintf(g, fmt, ap));
+    html_add(t, ": ");
+    html_text(t, gen_vprintf(g, fmt, ap));
     va_end(ap);
-    add(t, "</li>\n");
+    html_add(t, "</li>\n");
 }
 
 static void note_same(Gen *g, Text *t, const Row *row, const Row *first)
@@ -229,7 +202,7 @@ static void add_notes(Gen *g, Text *t, const Row *rows, int n)
     const size_t before = t->len;
     size_t begin;
 
-    add(t, "<ul class=\"notes\">\n");
+    html_add(t, "<ul class=\"notes\">\n");
     begin = t->len;
     for (int i = 0; i < n; i++) {
         const Row *row = &rows[i];
@@ -249,7 +222,7 @@ static void add_notes(Gen *g, Text *t, const Row *rows, int n)
     if (t->len == begin)
         t->s[t->len = before] = '\0';
     else
-        add(t, "</ul>");
+        html_add(t, "</ul>");
 }
 
 /* ---- the settings of each run ---------------------------------------------------- */
@@ -281,11 +254,11 @@ static const char *text_of(Gen *g, const json_t *v)
     s = json_is_string(v) ? NULL
                           : json_dumps(v, JSON_ENCODE_ANY | JSON_PRESERVE_ORDER |
                                               JSON_REAL_PRECISION(12));
-    add(&t, json_is_string(v) ? json_string_value(v) : s ? s : "");
+    html_add(&t, json_is_string(v) ? json_string_value(v) : s ? s : "");
     free(s);
     if (t.len > MAX_VALUE_BYTES) {
         t.s[t.len = MAX_VALUE_BYTES] = '\0';
-        add(&t, "...");
+        html_add(&t, "...");
     }
     return t.s;
 }
@@ -342,74 +315,54 @@ static void add_records(Gen *g, Text *t, const RunList *runs)
         add_keys(g, &keys, runs->items[i].record);
     if (!keys.count)
         return;
-    add(t, "<section class=\"records\">\n<h2>What was run</h2>\n<div class=\"scroll\">\n"
+    html_add(
+        t, "<section class=\"records\">\n<h2>What was run</h2>\n<div class=\"scroll\">\n"
            "<table>\n<thead><tr><th scope=\"col\"></th>");
     for (int i = 0; i < runs->count; i++) {
-        add(t, "<th scope=\"col\">");
-        add_html(t, runs->items[i].label);
-        add(t, "</th>");
+        html_add(t, "<th scope=\"col\">");
+        html_text(t, runs->items[i].label);
+        html_add(t, "</th>");
     }
-    add(t, "</tr></thead>\n<tbody>\n");
+    html_add(t, "</tr></thead>\n<tbody>\n");
     for (int k = 0; k < keys.count; k++) {
         text_printf(t, "<tr%s><th scope=\"row\">",
                     differs(g, runs, keys.items[k]) ? " class=\"differs\"" : "");
-        add_html(t, keys.items[k]);
-        add(t, "</th>");
+        html_text(t, keys.items[k]);
+        html_add(t, "</th>");
         for (int i = 0; i < runs->count; i++) {
             const char *value = value_of(g, runs->items[i].record, keys.items[k]);
 
-            add(t, "<td>");
-            add_html(t, *value ? value : "\xe2\x80\x93");
-            add(t, "</td>");
+            html_add(t, "<td>");
+            html_text(t, *value ? value : "\xe2\x80\x93");
+            html_add(t, "</td>");
         }
-        add(t, "</tr>\n");
+        html_add(t, "</tr>\n");
     }
-    add(t, "</tbody>\n</table>\n</div>\n</section>");
+    html_add(t, "</tbody>\n</table>\n</div>\n</section>");
 }
 
 /* ---- the curves ------------------------------------------------------------------ */
-
-/* As JSON in which no byte can end the surrounding element. */
-static void add_string(Gen *g, Text *t, const char *s)
-{
-    Text clean = {.g = g};
-    json_t *v;
-    char *quoted;
-
-    text_add(&clean, "", 0);
-    text_printable(&clean, s, strlen(s), false);
-    v = json_stringn(clean.s, clean.len);
-    quoted = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
-    gen_require(quoted, "a text cannot be written as JSON");
-    for (const char *c = quoted; *c; c++)
-        if (*c == '<' || *c == '>' || *c == '&')
-            text_printf(t, "\\u%04x", *c);
-        else
-            text_add(t, c, 1);
-    free(quoted);
-    json_decref(v);
-}
 
 static void add_number(Text *t, double x)
 {
     if (isfinite(x))
         text_printf(t, "%.7g", x);
     else
-        add(t, "null");
+        html_add(t, "null");
 }
 
 /* The members of a curve. */
 static void add_curve(Text *t, RunCurve c)
 {
-    add(t, "\"s\":[");
+    html_add(t, "\"s\":[");
     for (int i = 0; i < c.count; i++)
         text_printf(t, "%s%" PRId64, i ? "," : "", c.items[i].step);
-    add(t, "],\"v\":[");
+    html_add(t, "],\"v\":[");
     for (int i = 0; i < c.count; i++) {
-        add(t, i ? "," : "");
+        html_add(t, i ? "," : "");
         add_number(t, c.items[i].value);
     }
-    add(t, "]");
+    html_add(t, "]");
 }
 
 /* Steps, tokens and seconds of some rows; the script interpolates linearly. */
@@ -421,52 +374,52 @@ static void add_knots(Text *t, const RunLog *r)
 
     for (size_t i = 0; i < r->n; i++)
         known = known && isfinite(r->rows[i].tokens);
-    add(t, "\"x\":{");
+    html_add(t, "\"x\":{");
     for (int k = 0; k < 3; k++) {
         text_printf(t, "%s\"%s\":", k ? "," : "", names[k]);
         if ((k == 1 && !known) || (k == 2 && !(r->rows[r->n - 1].seconds > 0))) {
-            add(t, "null");
+            html_add(t, "null");
             continue;
         }
-        add(t, "[");
+        html_add(t, "[");
         for (size_t i = 0; i < n; i++) {
             const RunRow *row = &r->rows[n > 1 ? i * (r->n - 1) / (n - 1) : 0];
 
-            add(t, i ? "," : "");
+            html_add(t, i ? "," : "");
             if (k == 0)
                 text_printf(t, "%" PRId64, row->step);
             else
                 text_printf(t, "%.10g", k == 1 ? row->tokens : row->seconds);
         }
-        add(t, "]");
+        html_add(t, "]");
     }
-    add(t, "}");
+    html_add(t, "}");
 }
 
 static void add_run(Gen *g, Text *t, const RunLog *r, int points)
 {
     bool first = true;
 
-    add(t, "{\"label\":");
-    add_string(g, t, r->label);
+    html_add(t, "{\"label\":");
+    html_json(g, t, r->label);
     text_printf(t, ",\"plan\":%" PRId64 ",\"over\":%d,", r->plan_bytes,
                 runs_smooth_steps(r));
     add_knots(t, r);
-    add(t, ",\n\"series\":{");
+    html_add(t, ",\n\"series\":{");
     for (int s = 0; s < RUN_SERIES; s++) {
         if (!runs_has(r, (RunSeries)s) || (s == RUN_SKIPPED && runs_most(r, s) <= 0))
             continue;
         text_printf(t, "%s\n\"%s\":{", first ? "" : ",", run_series[s].key);
         add_curve(t, runs_curve(g, r, (RunSeries)s, points));
         if (runs_smooths((RunSeries)s) && runs_smooth_steps(r)) {
-            add(t, ",\n\"smooth\":{");
+            html_add(t, ",\n\"smooth\":{");
             add_curve(t, runs_smooth(g, r, (RunSeries)s, points));
-            add(t, "}");
+            html_add(t, "}");
         }
-        add(t, "}");
+        html_add(t, "}");
         first = false;
     }
-    add(t, "}}");
+    html_add(t, "}}");
 }
 
 static void add_data(Gen *g, Text *t, const RunList *runs)
@@ -474,92 +427,62 @@ static void add_data(Gen *g, Text *t, const RunList *runs)
     const int all = MAX_PAGE_POINTS / (runs->count * (RUN_SERIES + 2));
     const int points = all < MAX_CURVE_POINTS ? all : MAX_CURVE_POINTS;
 
-    add(t, "{\"charts\":[");
+    html_add(t, "{\"charts\":[");
     for (int s = 0; s < RUN_SERIES; s++)
         text_printf(t, "%s{\"key\":\"%s\",\"title\":\"%s\",\"unit\":\"%s\"}",
                     s ? ",\n" : "", run_series[s].key, run_series[s].title,
                     run_series[s].unit);
-    add(t, "],\n\"runs\":[\n");
+    html_add(t, "],\n\"runs\":[\n");
     for (int i = 0; i < runs->count; i++) {
-        add(t, i ? ",\n" : "");
+        html_add(t, i ? ",\n" : "");
         add_run(g, t, &runs->items[i], points);
     }
-    add(t, "]}");
+    html_add(t, "]}");
 }
 
 /* ---- the page -------------------------------------------------------------------- */
-
-static const Embedded *part(const char *name)
-{
-    char path[64];
-    const Embedded *e;
-
-    snprintf(path, sizeof path, "templates/report/%s", name);
-    e = embed_find(path);
-    gen_require(e, "%s is not built in", path);
-    return e;
-}
-
-static void add_part(Text *t, const char *name)
-{
-    const Embedded *e = part(name);
-
-    text_add(t, (const char *)e->data, e->bytes);
-}
 
 static void add_title(Text *t, const RunList *runs)
 {
     enum { MOST = 4 };
 
     for (int i = 0; i < runs->count && i < MOST; i++) {
-        add(t, i ? ", " : "");
-        add_html(t, runs->items[i].label);
+        html_add(t, i ? ", " : "");
+        html_text(t, runs->items[i].label);
     }
     if (runs->count > MOST)
         text_printf(t, " and %d more", runs->count - MOST);
 }
 
-static void fill_in(Gen *g, Text *t, const char *word, size_t n, const RunList *runs,
-                    const Row *rows)
-{
-    const char *name = gen_strndup(g, word, n);
+typedef struct Page {
+    const RunList *runs;
+    const Row *rows;
+} Page;
 
-    if (!strcmp(name, "version"))
-        add(t, FSDPGEN_VERSION);
-    else if (!strcmp(name, "title"))
-        add_title(t, runs);
-    else if (!strcmp(name, "style"))
-        add_part(t, "page.css");
-    else if (!strcmp(name, "script"))
-        add_part(t, "page.js");
+static void fill_in(Gen *g, Text *t, const char *name, const void *with)
+{
+    const Page *p = with;
+
+    if (!strcmp(name, "title"))
+        add_title(t, p->runs);
     else if (!strcmp(name, "summary"))
-        add_summary(g, t, rows, runs->count);
+        add_summary(g, t, p->rows, p->runs->count);
     else if (!strcmp(name, "notes"))
-        add_notes(g, t, rows, runs->count);
+        add_notes(g, t, p->rows, p->runs->count);
     else if (!strcmp(name, "records"))
-        add_records(g, t, runs);
+        add_records(g, t, p->runs);
     else if (!strcmp(name, "data"))
-        add_data(g, t, runs);
+        add_data(g, t, p->runs);
     else
         gen_die("templates/report/page.html: unknown word @%s@", name);
 }
 
 void runs_page(Gen *g, const RunList *runs, Text *t)
 {
-    const Embedded *page = part("page.html");
-    const char *s = (const char *)page->data, *end = s + page->bytes, *at;
     Row rows[MAX_RUNS];
 
     for (int i = 0; i < runs->count; i++)
         rows[i] =
             (Row){&runs->items[i], runs_summary(g, &runs->items[i], &runs->items[0])};
-    while ((at = memchr(s, '@', (size_t)(end - s))) != NULL) {
-        const char *to = memchr(at + 1, '@', (size_t)(end - at - 1));
-
-        gen_require(to, "templates/report/page.html: a @ without its end");
-        text_add(t, s, (size_t)(at - s));
-        fill_in(g, t, at + 1, (size_t)(to - at - 1), runs, rows);
-        s = to + 1;
-    }
-    text_add(t, s, (size_t)(end - s));
+    html_page(g, t, "page.html", fill_in, &(Page){runs, rows});
 }

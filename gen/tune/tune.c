@@ -308,6 +308,8 @@ static int rank_and_run(Tune *t)
         return EXIT_FIT;
     if (t->g->opt.output)
         code = write_override(t);
+    if (t->g->opt.html && code == EXIT_DONE)
+        code = tune_page(t);
     return t->stopped ? EXIT_DIAG : code;
 }
 
@@ -317,6 +319,8 @@ int tune_command(Gen *g)
     const char *out = g->opt.output;
     int code = check_output(g);
 
+    if (code == EXIT_DONE)
+        code = tune_page_check(g);
     if (code == EXIT_DONE)
         code = plan_base(&t);
     if (code == EXIT_DONE)

@@ -97,6 +97,7 @@ void tune_remove(const char *folder); /* with all in it */
  * description as it is, or that; without measurements the best predicted one. NULL: nothing fits. */
 const Candidate *tune_best(const Tune *t);
 const Candidate *tune_fastest(const Tune *t); /* as measured, by chance or not; NULL: none was */
+bool tune_is_kept(const Tune *t); /* was another one faster, but not clearly? */
 bool tune_is_clear(const Candidate *c, const Candidate *own);
 double tune_rate(const Candidate *c, double seconds); /* tokens a second */
 
@@ -106,9 +107,14 @@ int tune_wisdom_add(Tune *t, const Candidate *c, double step_seconds);
 
 /* tune_print.c */
 bool tune_is_shown(const Tune *t, int place); /* in the table; from 0 */
+const char *tune_sets_of(const Tune *t, const Candidate *c); /* for people */
 void tune_print(const Tune *t);
 void tune_print_json(const Tune *t);
 void tune_override(const Tune *t, Text *to); /* the best one, as a description */
+
+/* tune_page.c: the file of --html; may it be written? Both return an exit code. */
+int tune_page_check(Gen *g);
+int tune_page(const Tune *t);
 
 /* tune.c. Returns an exit code. */
 int tune_command(Gen *g);

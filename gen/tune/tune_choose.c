@@ -47,6 +47,13 @@ const Candidate *tune_fastest(const Tune *t)
     return fastest(t, NULL);
 }
 
+bool tune_is_kept(const Tune *t)
+{
+    const Candidate *best = tune_best(t), *any = tune_fastest(t);
+
+    return best && best->id == 0 && any && any != best;
+}
+
 const Candidate *tune_best(const Tune *t)
 {
     const Candidate *own = &t->all.items[0], *best = tune_fastest(t);

@@ -21,7 +21,7 @@ static const char *seconds_text(Gen *g, double s)
                      : gen_printf(g, "%.3g s", s);
 }
 
-static const char *sets_of(const Tune *t, const Candidate *c)
+const char *tune_sets_of(const Tune *t, const Candidate *c)
 {
     if (c->left_out)
         return tune_sets_text(t->g, &c->sets, " ");
@@ -51,7 +51,7 @@ static void print_row(const Tune *t, Text *to, int place, const Candidate *c)
     text_printf(to, "%4d  %11s  %14s  %10s  %10s  %s\n", place,
                 seconds_text(t->g, c->plan.seconds), measured_text(t->g, c),
                 seconds > 0 ? gen_printf(t->g, "%.4g", tune_rate(c, seconds)) : "-",
-                show_bytes(t->g, c->plan.bytes), sets_of(t, c));
+                show_bytes(t->g, c->plan.bytes), tune_sets_of(t, c));
     if (c->failed)
         text_printf(to, "      could not be measured: %s\n", c->failed);
 }
@@ -73,7 +73,7 @@ static void print_counts(const Tune *t, Text *to)
 
         if (c->left_out != c->plan.why || !*c->left_out)
             continue;
-        text_printf(to, "  refused, for one: %s: %s\n", sets_of(t, c), c->left_out);
+        text_printf(to, "  refused, for one: %s: %s\n", tune_sets_of(t, c), c->left_out);
         return;
     }
 }
@@ -95,10 +95,10 @@ static void print_kept(const Tune *t, Text *to, const Candidate *best)
 {
     const Candidate *fastest = tune_fastest(t);
 
-    if (!fastest || fastest == best || best->id != 0)
+    if (!tune_is_kept(t))
         return;
     text_printf(
-        to, "  %s ran %.1f %% faster: ", sets_of(t, fastest),
+        to, "  %s ran %.1f %% faster: ", tune_sets_of(t, fastest),
         100 * (tune_rate(fastest, fastest->median) / tune_rate(best, best->median) - 1));
     if (fastest->step_seconds.count < 3 || best->step_seconds.count < 3)
         text_printf(to, "too few runs to tell (--minutes)\n");
@@ -111,7 +111,8 @@ static void print_verdict(const Tune *t, Text *to)
     const Candidate *best = tune_best(t);
 
     text_printf(to, "\nbest%s: %s\n",
-                best->median > 0 ? ", measured here" : ", predicted", sets_of(t, best));
+                best->median > 0 ? ", measured here" : ", predicted",
+                tune_sets_of(t, best));
     print_gain(t, to, best);
     print_kept(t, to, best);
     if (best->median <= 0)

@@ -214,4 +214,5 @@ def main():
     print(f"{page}: {len(SCHEMES)} schemes, {len(WIDTHS)} widths")
 
 
-main()
+if __name__ == "__main__":
+    main()

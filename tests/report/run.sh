@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `fsdpgen report`: the page's elements and curves against logs, which files a RUN may be, damaged
 # logs and their messages, the file that is written, large logs. With FULL=1 a browser draws it
-# (Chromium, skipped where there is none). --update writes the golden texts anew.
+# (Chromium, skipped where there is none). The pages of plan and tune, and traces, against what they draw. --update writes the golden texts anew.
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 here=$ROOT/tests/report
@@ -149,9 +149,52 @@ browser() {
     report a >planned.html
     check "a browser shows one run" timeout 300 python3 "$here/browser.py" "$chromium" planned.html one 6
     check "and several" timeout 300 python3 "$here/browser.py" "$chromium" all.html all 9
+    for name in plan-demo plan-cuda plan-large found; do
+        check "and $name" timeout 300 python3 "$here/drawings.py" browser "$chromium" "$name.html" "seen-$name"
+    done
     sed 's/--quiet: #5b6470/--quiet: #5b6471/' all.html >changed.html
     ! timeout 300 python3 "$here/browser.py" "$chromium" changed.html changed 9 >changed.log 2>&1
     check "it refuses a style that the policy does not name" grep -q 'Content Security Policy' changed.log
+}
+
+# ---- pages of plans and searches -------------------------------------------------------------------
+
+# drawn NAME ARGUMENTS...: the page and the trace of a plan, against the plan
+drawn() {
+    local name=$1
+    shift
+    "$FSDPGEN" plan "$@" --html "$name.html" --trace "$name.json" --json >"$name.plan" 2>"$name.err"
+    check "$name: a page and a trace" test $? = 0
+    "$FSDPGEN" plan "$@" --dump=schedule >"$name.dump" 2>"$name.err"
+    check "$name: they are the plan's" python3 "$here/drawings.py" plan "$name.html" "$name.json" "$name.plan" "$name.dump"
+}
+
+drawings() {
+    cd "$WORK" || exit 70
+    drawn plan-demo "$ROOT/models/demo.lua"
+    drawn plan-again "$ROOT/tests/models/tiny_llama.lua" --set mesh.shard=2 --set recompute=block
+    drawn plan-one "$ROOT/tests/models/tiny_llama.lua"
+    drawn plan-cuda "$ROOT/models/llama8b.lua" --target cuda
+    drawn plan-large "$ROOT/models/llama405b.lua"
+    cp plan-demo.html before.html
+    check "it is replaced" "$FSDPGEN" plan "$ROOT/models/demo.lua" --html plan-demo.html --trace plan-demo.json
+    check "the same bytes" cmp plan-demo.html before.html
+    echo mine >mine
+    for kind in html trace; do
+        ! "$FSDPGEN" plan "$ROOT/models/demo.lua" --$kind mine >out 2>err
+        check "--$kind leaves another file alone" grep -q "mine: the file is there and is not a .* of .fsdpgen plan." err
+    done
+    ! "$FSDPGEN" tune "$ROOT/models/demo.lua" --plan-only --html mine >out 2>err
+    check "and so does tune, before it plans" test ! -s out -a "$(cat mine)" = mine
+    check "but with --force" "$FSDPGEN" plan "$ROOT/models/demo.lua" --html mine --force
+    ! "$FSDPGEN" plan "$ROOT/models/demo.lua" --html no/such.html >out 2>err
+    check "a folder that is not there" grep -q 'no/such.html: cannot be written: No such file' err
+    cp "$ROOT/tests/models/tiny_llama.lua" '<img src=x>&".lua'
+    "$FSDPGEN" tune '<img src=x>&".lua' wrap=1,2 recompute=none,block --set mesh.shard=2 --plan-only --html found.html \
+        --json >found.json 2>err
+    check "a search, whose description has a hostile name" test $? = 0
+    check "its page" python3 "$here/drawings.py" tune found.html found.json
+    check "the name is text" grep -q '<h1>&lt;img src=x&gt;&amp;&quot;.lua</h1>' found.html
 }
 
 part logs logs
@@ -160,5 +203,6 @@ part wrong:logs wrong
 part files:logs files
 part large:logs large
 part wandb:logs wandb
-[ "$FULL" != 1 ] || part browser:pages browser
+part drawings drawings
+[ "$FULL" != 1 ] || part browser:pages,drawings browser
 finish

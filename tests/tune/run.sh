@@ -156,7 +156,7 @@ measured() {
     mkdir -p "$WORK/bin" "$WORK/fake"
     ln -sf "$here/fake_make.sh" "$WORK/bin/make"
     printf '%s\n' 'full_shard 3' 'shard_grad_op 2' 'no_shard 1' 'block 5' >"$WORK/fake/times"
-    fake 'the fastest' 0 --measure 6 --json
+    fake 'the fastest' 0 --measure 6 --json --html "$WORK/fake.html"
     check "its strategy" test "$(field ranked "$WORK/fake.out" | grep -o "'median_seconds': 1.0" | wc -l)" = 1
     local best=$(field best "$WORK/fake.out")
     check "is the best one ($best)" python3 -c 'import json, sys
@@ -165,6 +165,7 @@ best = min((c for c in d["ranked"] if c["median_seconds"]), key=lambda c: c["med
 sys.exit(best["id"] != d["best"] or best["median_seconds"] != 1.0 or "strategy=no_shard" not in best["sets"])' \
         "$WORK/fake.out"
     check "five runs each ($(calls))" test "$(calls)" = 30
+    check "its page has what was measured" python3 "$ROOT/tests/report/drawings.py" tune "$WORK/fake.html" "$WORK/fake.out"
     mkdir -p "$WORK/theirs" && echo mine >"$WORK/theirs/random.bin"
     fake 'a folder with a file of that name' 1 --measure 1 --work "$WORK/theirs"
     check 'the file stays' test "$(cat "$WORK/theirs/random.bin")" = mine

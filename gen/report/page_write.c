@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* runs_write.c: writes a page to a file. In: the whole page; a path. Out: the file, or
+/* page_write.c: writes a page to a file. In: the whole page; a path. Out: the file, or
  * why not. An existing file stays until the page is on disk; and it is replaced only if
- * it is a page of ours, or with --force. */
+ * it is one of the same command's, or with --force. */
 #define _GNU_SOURCE /* O_CLOEXEC with C11 */
 #include "base/take_name.h"
-#include "report/runs.h"
+#include "report/html.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,15 +20,16 @@ static int failed(const char *path, const char *what, int e)
     return EXIT_DIAG;
 }
 
-static bool is_page(const char *path)
+static bool is_page(const char *path, const char *begins)
 {
-    char head[sizeof RUNS_PAGE_BEGINS - 1];
+    char head[128];
+    const size_t wanted = strlen(begins);
     FILE *f = fopen(path, "re");
-    const size_t n = f ? fread(head, 1, sizeof head, f) : 0;
+    const size_t n = f ? fread(head, 1, wanted, f) : 0;
 
     if (f)
         fclose(f);
-    return n == 0 || (n == sizeof head && !memcmp(head, RUNS_PAGE_BEGINS, n));
+    return n == 0 || (n == wanted && !memcmp(head, begins, n));
 }
 
 /* A device or a pipe is written directly. */
@@ -72,25 +73,36 @@ static const char *followed(Gen *g, const char *path)
     return n < 0 ? s : gen_printf(g, "%.*s%.*s", folder, path, (int)n, to);
 }
 
-int runs_write(Gen *g, const char *path, const char *page, size_t bytes, bool force)
+int page_check(Gen *g, const char *path, const PageOf *of, bool force)
+{
+    const char *to = followed(g, path);
+    struct stat s;
+
+    if (stat(to, &s) != 0 || !(S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)))
+        return EXIT_DONE;
+    if (S_ISDIR(s.st_mode))
+        return failed(path, "cannot be written", EISDIR);
+    if (force || is_page(to, of->begins))
+        return EXIT_DONE;
+    print_line(stderr, "fsdpgen: error: ", "%s: the file is there and is not %s", path,
+               of->what);
+    print_line(stderr, "  help: ", "name another one, or replace it with --force");
+    return EXIT_DIAG;
+}
+
+int page_write(Gen *g, const char *path, const PageOf *of, const Text *text, bool force)
 {
     const char *to = followed(g, path),
                *part = gen_printf(g, "%s.%ld.part", to, (long)getpid());
     struct stat s;
     const bool there = stat(to, &s) == 0;
-    int e;
+    int e = page_check(g, path, of, force);
 
-    if (there && S_ISDIR(s.st_mode))
-        return failed(path, "cannot be written", EISDIR);
+    if (e != EXIT_DONE)
+        return e;
     if (there && !S_ISREG(s.st_mode))
-        return write_stream(path, page, bytes);
-    if (there && !force && !is_page(to)) {
-        print_line(stderr, "fsdpgen: error: ",
-                   "%s: the file is there and is not a page of `fsdpgen report`", path);
-        print_line(stderr, "  help: ", "name another one, or replace it with --force");
-        return EXIT_DIAG;
-    }
-    e = write_part(part, there ? s.st_mode & 0777 : 0666, page, bytes);
+        return write_stream(path, text->s, text->len);
+    e = write_part(part, there ? s.st_mode & 0777 : 0666, text->s, text->len);
     if (e)
         return failed(path, "cannot be written", e);
     if (there ? rename(part, to) != 0 : !take_name(AT_FDCWD, part, AT_FDCWD, to)) {
