@@ -34,6 +34,12 @@ typedef struct Region {
     size_t bytes;
     Cell *cells;
     const char *what;
+    bool touched;
+    /* The first access may be an operation that writes this much of it from its base, as
+     * a job's first fill does. It is noted here: a cell there without a write_op has this
+     * one. */
+    size_t filled_bytes;
+    uint32_t filled_by;
 } Region;
 
 static Region regions[MAX_REGIONS];
@@ -63,7 +69,7 @@ void sim_memory_add(void *p, size_t bytes, const char *what)
         perror("simulated device: mmap");
         exit(70);
     }
-    madvise(r->cells, cells_bytes(bytes), MADV_HUGEPAGE); /* they are 24 times as large */
+    madvise(r->cells, cells_bytes(bytes), MADV_HUGEPAGE); /* 24 times r->bytes */
     n_regions++;
 }
 
@@ -132,6 +138,7 @@ typedef struct Access {
     const char *p;
     const void *pc;
     bool write, shared, atomic;
+    uint32_t filled_by;
     uint32_t from; /* blocks that may touch the place at the same time begin here */
 } Access;
 
@@ -246,10 +253,11 @@ static void fail_order(const Access *a, const char *what, uint32_t id)
 
 static inline void visit_op(Cell *c, const Access *a)
 {
+    const uint32_t writer = c->write_op ? c->write_op : a->filled_by;
     int at = 0;
 
-    if (!ordered(c->write_op))
-        fail_order(a, "of what is written by", c->write_op);
+    if (!ordered(writer))
+        fail_order(a, "of what is written by", writer);
     for (int i = 0; i < READ_OPS && a->write; i++) {
         if (!ordered(c->read_op[i]))
             fail_order(a, "of what is read by", c->read_op[i]);
@@ -304,9 +312,21 @@ static inline Cell *shared_cell(int64_t bytes, Access *a)
     return &shared_cells[offset / CELL_BYTES];
 }
 
+static inline bool first_fill(Region *r, int64_t bytes, const Access *a)
+{
+    const bool fills = !r->touched && !sim.now && a->write && a->p == r->base;
+
+    r->touched = true;
+    if (fills) {
+        r->filled_bytes = (size_t)bytes;
+        r->filled_by = sim_order.now;
+    }
+    return fills;
+}
+
 static inline Cell *global_cell(int64_t bytes, Access *a)
 {
-    const Region *r = region_of(a->p);
+    Region *r = region_of(a->p);
     Dl_info info;
 
     if (!r && !a->write && dladdr(a->p, &info))
@@ -316,6 +336,9 @@ static inline Cell *global_cell(int64_t bytes, Access *a)
         fail_at(a, "outside of the device's memory", -1);
         return NULL;
     }
+    if (first_fill(r, bytes, a))
+        return NULL;
+    a->filled_by = (size_t)(a->p - r->base) < r->filled_bytes ? r->filled_by : 0;
     return &r->cells[(a->p - r->base) / CELL_BYTES];
 }
 

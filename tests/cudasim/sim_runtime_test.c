@@ -186,10 +186,25 @@ static void two_streams(int rank, int ranks, const ncclUniqueId *id)
     EXPECT(all_are(b, 30) && all_are(c, 6));
 }
 
+/* b = 2 a on one stream, where a is filled on another: a wait. */
+static void first_fill(int rank, int ranks, const ncclUniqueId *id)
+{
+    float *a = device(N), *b = device(N);
+    cudaStream_t s = stream(), t = stream();
+
+    (void)rank, (void)ranks, (void)id;
+    OK(cudaMemsetAsync(a, 0, N * sizeof *a, s));
+    hand_over(s, t, event());
+    scale(t, a, b, 2);
+    OK(cudaDeviceSynchronize());
+    EXPECT(all_are(b, 0));
+}
+
 static void test_streams(void **state)
 {
     (void)state;
     run_ok(two_streams, 1);
+    run_ok(first_fill, 1);
 }
 
 static void test_missing_waits(void **state)
@@ -201,6 +216,8 @@ static void test_missing_waits(void **state)
         assert_false(run(two_streams, 1, seed, "CUDASIM_DROP_WAIT=1"));
         assert_non_null(strstr(last.said, "for which no event makes it wait"));
         assert_true(run(two_streams, 1, seed, "CUDASIM_DROP_WAIT=2")); /* there is none */
+        assert_false(run(first_fill, 1, seed, "CUDASIM_DROP_WAIT=0"));
+        assert_non_null(strstr(last.said, "for which no event makes it wait"));
     }
 }
 
