@@ -66,6 +66,7 @@
 ---@field [2] fsdpgen.value r
 ---@field [3] fsdpgen.value w
 ---@field eps? number
+---@field offset? number
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.attention
@@ -76,6 +77,7 @@
 ---@field kv_heads integer
 ---@field scale number
 ---@field seq integer
+---@field softcap? number
 ---@field window? integer
 ---@field name? string of the value
 
@@ -90,6 +92,7 @@
 ---@field kv_heads integer
 ---@field scale number
 ---@field seq integer
+---@field softcap? number
 ---@field window? integer
 ---@field name? string of the value
 
@@ -135,6 +138,7 @@
 ---@field [2] fsdpgen.value targets
 ---@field masked? boolean
 ---@field smoothing? number
+---@field softcap? number
 ---@field z? number
 ---@field name? string of the value
 
@@ -144,6 +148,7 @@
 ---@field [3] fsdpgen.value lse
 ---@field masked? boolean
 ---@field smoothing? number
+---@field softcap? number
 ---@field z? number
 ---@field name? string of the value
 
@@ -239,6 +244,7 @@
 ---@field chunk? integer
 ---@field masked? boolean
 ---@field smoothing? number
+---@field softcap? number
 ---@field z? number
 ---@field name? string of the value
 
@@ -249,6 +255,7 @@
 ---@field chunk? integer
 ---@field masked? boolean
 ---@field smoothing? number
+---@field softcap? number
 ---@field z? number
 ---@field name? string of the value
 
@@ -259,6 +266,7 @@
 ---@field chunk? integer
 ---@field masked? boolean
 ---@field smoothing? number
+---@field softcap? number
 ---@field z? number
 ---@field name? string of the value
 
@@ -280,12 +288,14 @@
 ---@field chunk integer
 ---@field masked boolean
 ---@field smoothing number
+---@field softcap? number
 ---@field z number
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.logits_row
 ---@field [1] fsdpgen.value logits
 ---@field [2] fsdpgen.value row
+---@field softcap? number
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.merge_heads
@@ -317,6 +327,7 @@
 ---@field head_dim integer
 ---@field heads integer
 ---@field kv_heads integer
+---@field offset? number
 ---@field over_all? boolean
 ---@field name? string of the value
 
@@ -329,6 +340,7 @@
 ---@field head_dim integer
 ---@field heads integer
 ---@field kv_heads integer
+---@field offset? number
 ---@field over_all? boolean
 ---@field name? string of the value
 
@@ -341,6 +353,7 @@
 ---@field head_dim integer
 ---@field heads integer
 ---@field kv_heads integer
+---@field offset? number
 ---@field over_all? boolean
 ---@field name? string of the value
 
@@ -348,6 +361,7 @@
 ---@field [1] fsdpgen.value x
 ---@field [2] fsdpgen.value w
 ---@field eps? number
+---@field offset? number
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.rmsnorm_bwd
@@ -355,6 +369,7 @@
 ---@field [2] fsdpgen.value w
 ---@field [3] fsdpgen.value rstd
 ---@field [4] fsdpgen.value dy
+---@field offset? number
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.rmsnorm_bwd_add
@@ -363,6 +378,7 @@
 ---@field [3] fsdpgen.value rstd
 ---@field [4] fsdpgen.value dy
 ---@field [5] fsdpgen.value dres
+---@field offset? number
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.rmsnorm_bwd_add_frozen
@@ -371,6 +387,7 @@
 ---@field [3] fsdpgen.value rstd
 ---@field [4] fsdpgen.value dy
 ---@field [5] fsdpgen.value dres
+---@field offset? number
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.rmsnorm_bwd_frozen
@@ -378,6 +395,7 @@
 ---@field [2] fsdpgen.value w
 ---@field [3] fsdpgen.value rstd
 ---@field [4] fsdpgen.value dy
+---@field offset? number
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.rope
@@ -415,6 +433,7 @@
 ---@class (exact) fsdpgen.op.scale
 ---@field [1] fsdpgen.value x
 ---@field by number
+---@field rounded? boolean
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.slice
@@ -436,11 +455,13 @@
 
 ---@class (exact) fsdpgen.op.swiglu
 ---@field [1] fsdpgen.value gu
+---@field act? string
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.swiglu_bwd
 ---@field [1] fsdpgen.value gu
 ---@field [2] fsdpgen.value dy
+---@field act? string
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.g  builds the graph of a block
@@ -571,11 +592,12 @@
 ---@field factor number how far long wavelengths are stretched
 ---@field low_freq_factor? number wavelengths over original / this are stretched fully
 ---@field high_freq_factor? number wavelengths under original / this are left alone
----@field original? integer tokens it was first trained on
+---@field original? integer tokens it was first trained on; 1: all wavelengths are stretched alike
 
 ---@class (exact) fsdpgen.llama.dimensions.rope
 ---@field theta? number base of the wavelengths
 ---@field fraction? number of a head's elements, the first ones, that turn; otherwise all (Phi-4-mini: 0.75)
+---@field local_theta? number base in layers with a window, which scaling leaves alone (Gemma 3: 1e4)
 ---@field scaling? fsdpgen.llama.dimensions.rope.scaling Llama 3.1's stretching of long wavelengths
 
 ---@class (exact) fsdpgen.llama.dimensions
@@ -594,6 +616,13 @@
 ---@field window? integer tokens that a token sees, itself included; 0: all before it (Mistral)
 ---@field qk_norm_all? boolean one RMS norm of all q heads together, and one of all k heads (OLMo 2)
 ---@field post_norm? boolean norms follow attention and feed-forward, and do not precede them (OLMo 2)
+---@field sandwich_norm? boolean norms precede and follow attention and feed-forward (Gemma)
+---@field norm_less_one? boolean norm weights are kept less 1, and start at 0 (Gemma)
+---@field geglu? boolean the gate's activation is GELU, in its tanh form, not SiLU (Gemma)
+---@field scale_embedding? boolean embeddings are multiplied by sqrt(dim), rounded to their dtype (Gemma)
+---@field global_every? integer every that many layers, one sees all tokens; the others have `window` (Gemma 2: 2, Gemma 3: 6)
+---@field attention_softcap? number scores s become c tanh(s / c) (Gemma 2: 50)
+---@field logits_softcap? number logits x become c tanh(x / c) (Gemma 2: 30)
 ---@field nope_every? integer every that many layers, one has no rotary positions (SmolLM3: 4)
 ---@field fused_names? boolean checkpoints hold q, k and v in one tensor, gate and up in another (Phi)
 ---@field embedding_multiplier? number embeddings are multiplied by it (Granite)
@@ -607,11 +636,12 @@
 ---@field factor number how far long wavelengths are stretched
 ---@field low_freq_factor number wavelengths over original / this are stretched fully
 ---@field high_freq_factor number wavelengths under original / this are left alone
----@field original integer tokens it was first trained on
+---@field original integer tokens it was first trained on; 1: all wavelengths are stretched alike
 
 ---@class (exact) fsdpgen.llama.m.rope
 ---@field theta number base of the wavelengths
 ---@field fraction? number of a head's elements, the first ones, that turn; otherwise all (Phi-4-mini: 0.75)
+---@field local_theta? number base in layers with a window, which scaling leaves alone (Gemma 3: 1e4)
 ---@field scaling? fsdpgen.llama.m.rope.scaling Llama 3.1's stretching of long wavelengths
 
 ---@class (exact) fsdpgen.llama.m
@@ -630,6 +660,13 @@
 ---@field window integer tokens that a token sees, itself included; 0: all before it (Mistral)
 ---@field qk_norm_all? boolean one RMS norm of all q heads together, and one of all k heads (OLMo 2)
 ---@field post_norm? boolean norms follow attention and feed-forward, and do not precede them (OLMo 2)
+---@field sandwich_norm? boolean norms precede and follow attention and feed-forward (Gemma)
+---@field norm_less_one? boolean norm weights are kept less 1, and start at 0 (Gemma)
+---@field geglu? boolean the gate's activation is GELU, in its tanh form, not SiLU (Gemma)
+---@field scale_embedding? boolean embeddings are multiplied by sqrt(dim), rounded to their dtype (Gemma)
+---@field global_every? integer every that many layers, one sees all tokens; the others have `window` (Gemma 2: 2, Gemma 3: 6)
+---@field attention_softcap? number scores s become c tanh(s / c) (Gemma 2: 50)
+---@field logits_softcap? number logits x become c tanh(x / c) (Gemma 2: 30)
 ---@field nope_every? integer every that many layers, one has no rotary positions (SmolLM3: 4)
 ---@field fused_names? boolean checkpoints hold q, k and v in one tensor, gate and up in another (Phi)
 ---@field embedding_multiplier? number embeddings are multiplied by it (Granite)
@@ -645,6 +682,7 @@
 ---@class fsdpgen.llama
 ---@field scaling_3_1 fsdpgen.llama.dimensions.rope.scaling
 ---@field scaling_3_2 fsdpgen.llama.dimensions.rope.scaling
+---@field scaling_gemma_3 fsdpgen.llama.dimensions.rope.scaling
 ---@overload fun(dimensions: fsdpgen.llama.dimensions): fsdpgen.model
 
 ---@class (exact) fsdpgen.adamw

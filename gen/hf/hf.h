@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf.h: what we know of Hugging Face's config.json. hf_model.c handles each of its keys, hf_read.c
- * reads values, hf_rope.c handles rotary positions and sliding windows. hf_config.c makes the
+ * reads values, hf_rope.c handles rotary positions, hf_layers.c what differs among layers. hf_config.c makes the
  * config.json of checkpoints, and hf_check.c compares the graph with the one of the class named
  * there (hf_graph.c). `fsdpgen import` reads config.json with the same code. */
 #ifndef HF_H
@@ -20,8 +20,11 @@ enum {
     SMOLLM3 = 64,
     PHI3 = 128,
     OLMO2 = 256,
+    GEMMA2 = 512,
+    GEMMA3 = 1024,
+    GEMMA = GEMMA2 | GEMMA3,
     QWEN = QWEN2 | QWEN3,
-    ROTARY = LLAMA | MISTRAL | QWEN | GRANITE | SMOLLM3 | PHI3 | OLMO2,
+    ROTARY = LLAMA | MISTRAL | QWEN | GRANITE | SMOLLM3 | PHI3 | OLMO2 | GEMMA,
     ALL = ROTARY | GPT2
 };
 
@@ -73,8 +76,13 @@ bool hf_equal(const json_t *a, const json_t *b);
 
 /* The fields of `rope`; NULL if all have their defaults. */
 const char *hf_rope(const Config *c);
-/* 0: every token sees all earlier ones. */
+
+/* ---- hf_layers.c ---------------------------------------------------------- */
+
+/* 0: every token sees all earlier ones, in all layers. */
 int64_t hf_window(const Config *c);
+/* Of Gemma: every that many layers one has no window; 0: none, or all. */
+int64_t hf_global_every(const Config *c);
 /* Of SmolLM3: every that many layers one has no rotary positions; 0: all have. */
 int64_t hf_nope_every(const Config *c);
 

@@ -23,6 +23,10 @@ static const Family families[] = {
      .tied = true},
     {"olmo2", "Olmo2ForCausalLM", "llama", OLMO2, .eps = 1e-5},
     {"phi3", "Phi3ForCausalLM", "llama", PHI3, .eps = 1e-5},
+    {"gemma2", "Gemma2ForCausalLM", "llama", GEMMA2, .kv_heads = 4, .head_dim = 256,
+     .window = 4096, .tied = true},
+    {"gemma3_text", "Gemma3ForCausalLM", "llama", GEMMA3, .kv_heads = 4, .head_dim = 256,
+     .window = 4096, .theta = 1e6, .tied = true},
     {"gpt2", "GPT2LMHeadModel", "gpt2", GPT2, .kv_heads = 0},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
@@ -55,10 +59,10 @@ static const struct Rule {
     {ROTARY, "rope_theta", USED, NULL},
     {ROTARY, "rope_scaling", USED, NULL},
     {ROTARY, "rope_parameters", USED, NULL},
-    {MISTRAL | QWEN | PHI3, "sliding_window", USED, NULL},
+    {MISTRAL | QWEN | PHI3 | GEMMA, "sliding_window", USED, NULL},
     {QWEN, "use_sliding_window", USED, NULL},
     {QWEN, "max_window_layers", USED, NULL},
-    {MISTRAL | QWEN | PHI3 | SMOLLM3, "layer_types", USED, NULL},
+    {MISTRAL | QWEN | PHI3 | SMOLLM3 | GEMMA, "layer_types", USED, NULL},
     {SMOLLM3, "no_rope_layers", USED, NULL},
     {SMOLLM3, "no_rope_layer_interval", USED, NULL},
     {SMOLLM3, "use_sliding_window", MUST, "false"},
@@ -68,11 +72,22 @@ static const struct Rule {
     {GRANITE, "attention_multiplier", USED, NULL},
     {GRANITE, "residual_multiplier", USED, NULL},
     {GRANITE, "logits_scaling", USED, NULL},
+    {GEMMA, "query_pre_attn_scalar", USED, NULL},
+    {GEMMA, "final_logit_softcapping", USED, NULL},
+    {GEMMA2, "attn_logit_softcapping", USED, NULL},
+    {GEMMA3, "attn_logit_softcapping", MUST,
+     "null"}, /* transformers does not compute it */
+    {GEMMA3, "rope_local_base_freq", USED, NULL},
+    {GEMMA3, "sliding_window_pattern", USED, NULL},
+    {GEMMA, "hidden_activation", MUST, "\"gelu_pytorch_tanh\""},
+    {GEMMA, "hidden_act", IGNORED, NULL}, /* hidden_activation counts */
+    {GEMMA, "use_bidirectional_attention", MUST, "false"},
+    {GEMMA, "cache_implementation", IGNORED, NULL},
     {PHI3, "partial_rotary_factor", USED, NULL},
     {PHI3, "original_max_position_embeddings", IGNORED, NULL}, /* of longrope */
     {PHI3, "resid_pdrop", TRAINING, NULL},
     {PHI3, "embd_pdrop", TRAINING, NULL},
-    {ROTARY, "hidden_act", MUST, "\"silu\""},
+    {ROTARY & ~GEMMA, "hidden_act", MUST, "\"silu\""},
     {ROTARY, "attention_bias", MUST, "false"},
     {ROTARY, "mlp_bias", MUST, "false"},
     {ROTARY & ~PHI3, "partial_rotary_factor", MUST, "1.0"},
@@ -275,6 +290,40 @@ static void import_multipliers(const Config *c, Items *items, int64_t head_dim)
     }
 }
 
+/* A positive number; 0 if there is none. */
+static double softcap(const Config *c, const char *key, double usual)
+{
+    const double cap = hf_number(c, key, hf_lacks(c, key) ? usual : 0);
+
+    if (cap < 0 || (cap == 0 && hf_member(c, key)))
+        hf_refuse(c, key, "it is positive, or null",
+                  gen_printf(c->g, "%s is not above 0", hf_shown(c, hf_member(c, key))));
+    return cap;
+}
+
+static void import_gemma(const Config *c, Items *items, int64_t head_dim)
+{
+    const double scalar = hf_number(c, "query_pre_attn_scalar", 256);
+    const bool second = c->family->bit == GEMMA2;
+
+    if (scalar <= 0)
+        hf_refuse(c, "query_pre_attn_scalar", "scores are divided by its square root",
+                  gen_printf(c->g, "%s is not above 0",
+                             hf_shown(c, hf_member(c, "query_pre_attn_scalar"))));
+    item_flag(items, "sandwich_norm", true, false);
+    item_flag(items, "norm_less_one", true, false);
+    item_flag(items, "geglu", true, false);
+    item_flag(items, "scale_embedding", true, false);
+    item_int(items, "global_every", hf_global_every(c), 0);
+    if (second)
+        item_number(items, "attention_softcap", softcap(c, "attn_logit_softcapping", 50),
+                    0);
+    item_number(items, "logits_softcap",
+                softcap(c, "final_logit_softcapping", second ? 30 : 0), 0);
+    if (scalar > 0 && scalar != (double)head_dim)
+        item_number(items, "attention_multiplier", 1 / sqrt(scalar), 0);
+}
+
 static void import_llama(const Config *c, Items *items)
 {
     const int64_t dim = hf_int(c, "hidden_size", -1);
@@ -304,10 +353,12 @@ static void import_llama(const Config *c, Items *items)
                 1e-5);
     item_flag(items, "tied", hf_bool(c, "tie_word_embeddings", c->family->tied), false);
     item_flag(items, "qkv_bias", c->family->bit == QWEN2, false);
-    item_flag(items, "qk_norm", c->family->bit == QWEN3, false);
+    item_flag(items, "qk_norm", c->family->bit & (QWEN3 | GEMMA3), false);
     item_int(items, "window", hf_window(c), 0);
     item_flag(items, "qk_norm_all", c->family->bit == OLMO2, false);
     item_flag(items, "post_norm", c->family->bit == OLMO2, false);
+    if (c->family->bit & GEMMA)
+        import_gemma(c, items, head_dim ? head_dim : usual);
     item_int(items, "nope_every", hf_nope_every(c), 0);
     item_flag(items, "fused_names", c->family->bit == PHI3, false);
     if (c->family->bit == GRANITE)

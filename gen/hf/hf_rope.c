@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_rope.c: positions, and which tokens a token sees. In: the keys of a config.json
- * about rotary positions and sliding windows. Out: the fields `rope` and `window`, or
- * messages about what our architectures cannot do. */
+/* hf_rope.c: rotary positions. In: the keys of a config.json about them. Out: the field
+ * `rope`, or messages about what our architectures cannot do. */
 #include "hf/hf.h"
 
 #include <string.h>
 
 /* ---- rotary positions ------------------------------------------------------------ */
 
+/* Gemma 3 has two: of layers that see all tokens, and of those with a window. */
+static const char *new_key(const Config *c)
+{
+    return c->family->bit == GEMMA3 ? "rope_parameters.full_attention"
+                                    : "rope_parameters";
+}
+
 /* Older files have rope_theta and rope_scaling, newer ones rope_parameters with both. */
 static const char *rope_key(const Config *c)
 {
-    return hf_member(c, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+    return hf_member(c, new_key(c)) ? new_key(c) : "rope_scaling";
 }
 
 static const char *inside(const Config *c, const char *key)
@@ -29,6 +35,25 @@ static const char *rope_type(const Config *c, const char **path)
     return !v ? "default" : json_is_string(v) ? json_string_value(v) : "";
 }
 
+static double scaling_factor(const Config *c, const char *help)
+{
+    const double factor = hf_number(c, inside(c, "factor"), 0);
+
+    if (factor < 1)
+        hf_refuse(c, inside(c, "factor"), help, "is not 1 or more");
+    return factor;
+}
+
+/* All wavelengths alike: they are longer than 1 token. */
+static const char *linear_scaling(const Config *c)
+{
+    const double factor = scaling_factor(c, "Gemma 3 has 8.0");
+
+    return factor == 8 ? "llama.scaling_gemma_3"
+                       : gen_printf(c->g, "{ factor = %s, original = 1 }",
+                                    hf_digits(c->g, factor));
+}
+
 static const char *rope_scaling(const Config *c)
 {
     const char *path, *type = rope_type(c, &path);
@@ -37,19 +62,20 @@ static const char *rope_scaling(const Config *c)
 
     if (!strcmp(type, "default"))
         return NULL;
+    if (!strcmp(type, "linear") && c->family->bit != PHI3)
+        return linear_scaling(c);
     if (strcmp(type, "llama3") != 0 || c->family->bit == PHI3) {
         hf_refuse(
             c, path,
-            c->family->bit == PHI3 ? "of Phi's only \"default\" can be imported, which "
-                                     "Phi-4 and the models of "
-                                     "4k tokens have"
-                                   : "\"default\" and \"llama3\" can be imported",
+            c->family->bit == PHI3
+                ? "of Phi's only \"default\" can be imported, which "
+                  "Phi-4 and the models of "
+                  "4k tokens have"
+                : "\"default\", \"linear\" and \"llama3\" can be imported",
             gen_printf(c->g, "%s is not supported", hf_shown(c, hf_member(c, path))));
         return NULL;
     }
-    factor = hf_number(c, inside(c, "factor"), 0);
-    if (factor < 1)
-        hf_refuse(c, inside(c, "factor"), "Llama 3.1 has 8.0", "is not 1 or more");
+    factor = scaling_factor(c, "Llama 3.1 has 8.0");
     low = hf_number(c, inside(c, "low_freq_factor"), 1);
     high = hf_number(c, inside(c, "high_freq_factor"), 4);
     original = hf_int(c, inside(c, "original_max_position_embeddings"), 8192);
@@ -136,7 +162,7 @@ static bool says_all(const json_t *b, json_t *a)
 /* Older files have the base outside rope_scaling. */
 static bool same_base(const Config *c)
 {
-    const json_t *a = hf_member(c, "rope_parameters.rope_theta");
+    const json_t *a = hf_member(c, gen_printf(c->g, "%s.rope_theta", new_key(c)));
     const json_t *own = hf_member(c, "rope_scaling.rope_theta");
     const json_t *b = own ? own : hf_member(c, "rope_theta");
 
@@ -161,13 +187,53 @@ static double rope_fraction(const Config *c)
     return fraction;
 }
 
+/* The base in Gemma 3's layers with a window, whose positions are not scaled; 0: there
+ * are no such layers. */
+static double local_theta(const Config *c)
+{
+    static const char local[] = "rope_parameters.sliding_attention";
+    const json_t *type;
+    json_t *both = hf_member(c, "rope_parameters"), *ignored;
+    const char *key;
+
+    if (c->family->bit != GEMMA3)
+        return 0;
+    if (both && !json_is_object(both))
+        hf_refuse(c, "rope_parameters", "it has full_attention and sliding_attention",
+                  gen_printf(c->g, "%s is not an object", hf_shown(c, both)));
+    json_object_foreach(both, key, ignored)
+    {
+        if (strcmp(key, "full_attention") != 0 && strcmp(key, "sliding_attention") != 0)
+            hf_refuse(c, gen_printf(c->g, "rope_parameters.%s", key),
+                      "Gemma 3 has full_attention and sliding_attention there",
+                      "is not supported");
+    }
+    check_rope(c, local);
+    type = hf_member(c, gen_printf(c->g, "%s.rope_type", local));
+    if (type &&
+        (!json_is_string(type) || strcmp(json_string_value(type), "default") != 0))
+        hf_refuse(c, gen_printf(c->g, "%s.rope_type", local),
+                  "layers with a window have \"default\"",
+                  gen_printf(c->g, "%s is not supported", hf_shown(c, type)));
+    return hf_window(c) == 0 ? 0
+                             : hf_number(c, gen_printf(c->g, "%s.rope_theta", local),
+                                         hf_number(c, "rope_local_base_freq", 1e4));
+}
+
+/* Adds `key = value` to fields, after a comma. */
+static const char *add_field(const Config *c, const char *fields, const char *key,
+                             const char *value)
+{
+    return gen_printf(c->g, "%s%s%s = %s", fields, *fields ? ", " : "", key, value);
+}
+
 const char *hf_rope(const Config *c)
 {
-    json_t *parameters = hf_member(c, "rope_parameters");
+    json_t *parameters = hf_member(c, new_key(c));
     json_t *older = hf_member(c, "rope_scaling");
-    const bool sound = check_rope(c, "rope_parameters") & check_rope(c, "rope_scaling");
-    const char *scaling, *base;
-    double theta, fraction;
+    const bool sound = check_rope(c, new_key(c)) & check_rope(c, "rope_scaling");
+    const char *scaling, *base = "";
+    double theta, fraction, local;
 
     if (!sound)
         return NULL;
@@ -180,114 +246,14 @@ const char *hf_rope(const Config *c)
         hf_number(c, "rope_theta", c->family->theta != 0 ? c->family->theta : 1e4));
     scaling = rope_scaling(c);
     fraction = rope_fraction(c);
-    base = theta != 1e4 ? gen_printf(c->g, "theta = %s", hf_digits(c->g, theta)) : "";
+    local = local_theta(c);
+    if (theta != 1e4)
+        base = add_field(c, base, "theta", hf_digits(c->g, theta));
+    if (local != 0 && (local != theta || scaling))
+        base = add_field(c, base, "local_theta", hf_digits(c->g, local));
     if (fraction != 1)
-        base = gen_printf(c->g, "%s%sfraction = %s", base, *base ? ", " : "",
-                          hf_digits(c->g, fraction));
-    if (!*base && !scaling)
-        return NULL;
-    return gen_printf(c->g, "%s%s%s%s", base, *base && scaling ? ", " : "",
-                      scaling ? "scaling = " : "", scaling ? scaling : "");
-}
-
-/* ---- sliding windows ------------------------------------------------------------- */
-
-/* Is there one type per layer? */
-static void check_types(const Config *c, const json_t *types)
-{
-    const json_t *layers = hf_member(c, "num_hidden_layers");
-
-    if (types && !json_is_array(types))
-        hf_refuse(c, "layer_types", "it has a type for each layer",
-                  gen_printf(c->g, "%s is not a list", hf_shown(c, types)));
-    else if (types && json_is_integer(layers) &&
-             json_integer_value(layers) != (json_int_t)json_array_size(types))
-        hf_refuse(c, "layer_types", "it has a type for each layer",
-                  gen_printf(c->g, "its length is %zu, not num_hidden_layers, %lld",
-                             json_array_size(types),
-                             (long long)json_integer_value(layers)));
-}
-
-/* 0: every token sees all earlier ones. All layers must have the same window; in Qwen
- * models, layers from max_window_layers on have one. */
-int64_t hf_window(const Config *c)
-{
-    const int64_t window = hf_int(c, "sliding_window",
-                                  hf_lacks(c, "sliding_window") ? c->family->window : 0);
-    const json_t *types = hf_member(c, "layer_types");
-    const bool qwen = c->family->bit & QWEN;
-    size_t sliding = 0;
-
-    check_types(c, types);
-    if (c->family->bit == SMOLLM3) {
-        for (size_t i = 0; i < json_array_size(types); i++)
-            if (!json_is_string(json_array_get(types, i)) ||
-                strcmp(json_string_value(json_array_get(types, i)), "full_attention") !=
-                    0)
-                hf_refuse(c, "layer_types", "SmolLM3's layers see all tokens before",
-                          "a sliding window is not supported");
-        return 0;
-    }
-    if (window == 0 || (qwen && !hf_bool(c, "use_sliding_window", false)))
-        return 0;
-    for (size_t i = 0; i < json_array_size(types); i++) {
-        const char *type = json_string_value(json_array_get(types, i));
-
-        sliding += type != NULL && !strcmp(type, "sliding_attention");
-    }
-    if (types && sliding != 0 && sliding != json_array_size(types))
-        hf_refuse(c, "layer_types", "all layers have the same window here",
-                  "a mix of windows is not supported");
-    if (!types && qwen) {
-        const int64_t from = hf_int(c, "max_window_layers", 28);
-
-        if (from >= hf_int(c, "num_hidden_layers", -1))
-            return 0;
-        if (from > 0)
-            hf_refuse(c, "max_window_layers", "all layers have the same window here",
-                      "a window in some layers only is not supported");
-    }
-    return types && sliding == 0 ? 0 : window;
-}
-
-/* ---- layers without positions ---------------------------------------------------- */
-
-/* The list has 1 where a layer has rotary positions. */
-static bool fits(const json_t *list, int64_t every)
-{
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *v = json_array_get(list, i);
-        const bool rotary = every == 0 || (int64_t)(i + 1) % every != 0;
-
-        if (!json_is_integer(v) || json_integer_value(v) != (rotary ? 1 : 0))
-            return false;
-    }
-    return true;
-}
-
-int64_t hf_nope_every(const Config *c)
-{
-    const json_t *list = hf_member(c, "no_rope_layers");
-    int64_t every = 0;
-
-    if (c->family->bit != SMOLLM3)
-        return 0;
-    if (!list) {
-        every = hf_int(c, "no_rope_layer_interval", 4);
-        if (every == 0)
-            hf_refuse(c, "no_rope_layer_interval", "SmolLM3 has 4", "0 is not supported");
-        return every;
-    }
-    for (size_t i = json_array_size(list); i > 0; i--)
-        if (json_integer_value(json_array_get(list, i - 1)) == 0)
-            every = (int64_t)i;
-    if (!json_is_array(list) ||
-        (int64_t)json_array_size(list) != hf_int(c, "num_hidden_layers", -1))
-        hf_refuse(c, "no_rope_layers", "it has a 0 or a 1 for each layer",
-                  "it is not a list of num_hidden_layers numbers");
-    else if (!fits(list, every))
-        hf_refuse(c, "no_rope_layers",
-                  "every n-th layer may lack positions: [1, 1, 1, 0, 1, 1, 1, 0, ...]",
-                  "such a mix of layers is not supported");
-    return every;
+        base = add_field(c, base, "fraction", hf_digits(c->g, fraction));
+    if (scaling)
+        base = add_field(c, base, "scaling", scaling);
+    return *base ? base : NULL;
 }

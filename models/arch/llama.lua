@@ -3,7 +3,8 @@
 -- feed-forward. In: the fields below. Out: blocks embed, layers.0 .. layers.N-1, head, whose
 -- parameters carry Hugging Face's names. Llama 2 and 3.x, Mistral (window), Qwen2.5
 -- (qkv_bias), Qwen3 (qk_norm, head_dim), Granite 3 (multipliers), SmolLM3 (nope_every),
--- Phi-3 and 4 (fused_names, rope.fraction) and OLMo 2 (post_norm, qk_norm_all) are
+-- Phi-3 and 4 (fused_names, rope.fraction), OLMo 2 (post_norm, qk_norm_all) and Gemma 2 and 3
+-- (sandwich_norm, norm_less_one, geglu, scale_embedding, softcaps, global_every) are
 -- descriptions of this one file.
 --
 -- q, k and v are one storage tensor, gate and up another: one product each, gathered where
@@ -18,6 +19,15 @@ end
 -- Norm weights start at one, biases at zero; neither is decayed.
 local function vector(g, name, elems, init, parts)
     return g:param { name, { elems }, init = init, decay = false, parts = parts }
+end
+
+-- A norm's weight; Gemma keeps it less 1.
+local function norm_weight(g, m, name, elems)
+    return vector(g, name, elems, m.norm_less_one and "zeros" or "ones")
+end
+
+local function norm_offset(m)
+    return m.norm_less_one and 1 or nil
 end
 
 local function embedding(g, m)
@@ -44,13 +54,15 @@ local function rotary_dim(m)
     return math.floor(m.head_dim * (m.rope.fraction or 1))
 end
 
-local function rope_table(g, m)
-    local s = m.rope.scaling or { factor = 1.0, low_freq_factor = 1.0,
-                                  high_freq_factor = 4.0, original = 0 }
+-- own: of layers with a window that have another base, which is not scaled.
+local function rope_table(g, m, own)
+    local s = not own and m.rope.scaling or { factor = 1.0, low_freq_factor = 1.0,
+                                              high_freq_factor = 4.0, original = 0 }
     return g.rope_table {
-        seq = m.seq, head_dim = rotary_dim(m), theta = m.rope.theta, factor = s.factor,
+        seq = m.seq, head_dim = rotary_dim(m), factor = s.factor,
+        theta = own and m.rope.local_theta or m.rope.theta,
         low_freq_factor = s.low_freq_factor, high_freq_factor = s.high_freq_factor,
-        original = s.original, name = "rope_table",
+        original = s.original, name = own and "rope_table_local" or "rope_table",
     }
 end
 
@@ -59,7 +71,8 @@ local function scaled(g, x, by, name)
     return (by or 1) == 1 and x or g.scale { x, by = by, name = name }
 end
 
-local function attention(g, m, x, residual_std, rotary)
+-- way: what differs among layers: { rotary, window }
+local function attention(g, m, x, residual_std, way)
     local heads, kv_heads, head_dim = m.heads, m.kv_heads, m.head_dim
     local rows, parts = qkv_parts(m, "weight")
     local w = matrix(g, "self_attn.qkv_proj.weight", rows, m.dim, m.init_std, parts)
@@ -72,16 +85,18 @@ local function attention(g, m, x, residual_std, rotary)
     if m.qk_norm or m.qk_norm_all then
         local all = m.qk_norm_all
         qkv = g.qk_norm {
-            qkv, vector(g, "self_attn.q_norm.weight", all and heads * head_dim or head_dim, "ones"),
-            vector(g, "self_attn.k_norm.weight", all and kv_heads * head_dim or head_dim, "ones"),
+            qkv,
+            norm_weight(g, m, "self_attn.q_norm.weight", all and heads * head_dim or head_dim),
+            norm_weight(g, m, "self_attn.k_norm.weight",
+                        all and kv_heads * head_dim or head_dim),
             heads = heads, kv_heads = kv_heads, head_dim = head_dim, eps = m.norm_eps,
-            over_all = all, name = "qk_normed",
+            over_all = all, offset = norm_offset(m), name = "qk_normed",
         }
     end
-    if rotary then
+    if way.rotary then
         local turned = rotary_dim(m)
         qkv = g.rope {
-            qkv, rope_table(g, m), g:starts(), heads = heads, kv_heads = kv_heads,
+            qkv, rope_table(g, m, m.rope.local_theta and way.window > 0), g:starts(), heads = heads, kv_heads = kv_heads,
             head_dim = head_dim, seq = m.seq, rotary = turned < head_dim and turned or 0,
             name = "roped",
         }
@@ -89,7 +104,7 @@ local function attention(g, m, x, residual_std, rotary)
     g:cut "attention"
     local o = g.attention {
         qkv, g:starts(), heads = heads, kv_heads = kv_heads, head_dim = head_dim,
-        seq = m.seq, window = m.window, name = "attn",
+        seq = m.seq, window = way.window, softcap = m.attention_softcap, name = "attn",
         scale = m.attention_multiplier or 1.0 / math.sqrt(head_dim),
     }
     w = matrix(g, "self_attn.o_proj.weight", m.dim, heads * head_dim, residual_std)
@@ -101,35 +116,42 @@ local function feed_forward(g, m, x, residual_std)
     local w = matrix(g, "mlp.gate_up_proj.weight", 2 * m.ffn, m.dim, m.init_std,
                      not m.fused_names and parts or nil)
     local gate_up = g.linear { x, w, name = "gate_up" }
-    local act = g.swiglu { gate_up, name = "ffn_act" }
+    local act = g.swiglu { gate_up, act = m.geglu and "gelu" or nil, name = "ffn_act" }
     g:cut "mlp_down"
     w = matrix(g, "mlp.down_proj.weight", m.dim, m.ffn, residual_std)
     return g.linear { act, w, name = "ffn_out" }
 end
 
 -- A cut marks where a unit smaller than the block may end: each piece has one matrix.
-local function layer(g, m, x, residual_std, rotary)
+local function layer(g, m, x, residual_std, way)
     local function norm(y, weight, name)
-        local w = vector(g, weight .. ".weight", m.dim, "ones")
-        return (g.rmsnorm { y, w, eps = m.norm_eps, name = name })
+        local w = norm_weight(g, m, weight .. ".weight", m.dim)
+        return (g.rmsnorm { y, w, eps = m.norm_eps, offset = norm_offset(m), name = name })
     end
+    local sandwich = m.sandwich_norm
     g:cut "qkv"
     local h = x
     if not m.post_norm then h = norm(x, "input_layernorm", "attn_norm") end
-    h = attention(g, m, h, residual_std, rotary)
+    h = attention(g, m, h, residual_std, way)
     if m.post_norm then h = norm(h, "post_attention_layernorm", "attn_norm") end
+    if sandwich then h = norm(h, "post_attention_layernorm", "attn_out_norm") end
     x = g.add { x, scaled(g, h, m.residual_multiplier, "attn_scaled"), name = "attn_residual" }
     g:cut "mlp_up"
     h = x
-    if not m.post_norm then h = norm(x, "post_attention_layernorm", "ffn_norm") end
+    if sandwich then
+        h = norm(x, "pre_feedforward_layernorm", "ffn_norm")
+    elseif not m.post_norm then
+        h = norm(x, "post_attention_layernorm", "ffn_norm")
+    end
     h = feed_forward(g, m, h, residual_std)
     if m.post_norm then h = norm(h, "post_feedforward_layernorm", "ffn_norm") end
+    if sandwich then h = norm(h, "post_feedforward_layernorm", "ffn_out_norm") end
     return g.add { x, scaled(g, h, m.residual_multiplier, "ffn_scaled"), name = "ffn_residual" }
 end
 
 local function head(g, m, x)
-    local w = vector(g, "model.norm.weight", m.dim, "ones")
-    local h = g.rmsnorm { x, w, eps = m.norm_eps, name = "final_norm" }
+    local w = norm_weight(g, m, "model.norm.weight", m.dim)
+    local h = g.rmsnorm { x, w, eps = m.norm_eps, offset = norm_offset(m), name = "final_norm" }
     if m.tied then
         w = embedding(g, m)
     else
@@ -137,7 +159,9 @@ local function head(g, m, x)
     end
     h = scaled(g, h, 1 / (m.logits_scaling or 1), "head_scaled") -- as good as scaled logits
     local logits = g.linear { h, w, name = "logits" }
-    local loss = g.cross_entropy { logits, g:targets(), name = "loss" }
+    local loss = g.cross_entropy {
+        logits, g:targets(), softcap = m.logits_softcap, name = "loss",
+    }
     return loss
 end
 
@@ -154,6 +178,17 @@ local function check(m, fail)
     end
     if m.qk_norm and m.qk_norm_all then
         fail("qk_norm_all", "qk_norm is set, too", "set one: heads are normed, or all together")
+    end
+    if m.sandwich_norm and m.post_norm then
+        fail("sandwich_norm", "post_norm is set, too",
+             "set one: norms before and after, or only after")
+    end
+    if m.global_every and m.window == 0 then
+        fail("global_every", "window is 0, so every layer sees all tokens",
+             "set window, which the other layers have")
+    end
+    if m.rope.local_theta and m.window == 0 then
+        fail("rope.local_theta", "no layer has a window", "set window, or leave local_theta out")
     end
     if m.head_dim % 2 ~= 0 then
         fail("head_dim", ("%d is odd, but rotary positions turn pairs"):format(m.head_dim),
@@ -174,9 +209,40 @@ local function check(m, fail)
     end
 end
 
+-- Does the layer, counted from 0, see all tokens?
+local function sees_all(m, layer)
+    return m.window == 0 or m.global_every ~= nil and (layer + 1) % m.global_every == 0
+end
+
+-- 1 / scale^2 of the scores, which Gemma has as a whole number; nil if it is not whole.
+local function query_scalar(m)
+    local scale = m.attention_multiplier or 1.0 / math.sqrt(m.head_dim)
+    local scalar = math.floor(1.0 / (scale * scale) + 0.5)
+    return 1.0 / math.sqrt(scalar) == scale and scalar or nil
+end
+
+-- Gemma 2 or, with norms of q and k, 3: nil where neither of them computes it.
+local function gemma(m)
+    local others = m.embedding_multiplier or m.residual_multiplier or m.logits_scaling
+        or m.nope_every or m.post_norm or m.qk_norm_all or m.fused_names or m.qkv_bias
+        or rotary_dim(m) < m.head_dim
+    local all = m.sandwich_norm and m.norm_less_one and m.geglu and m.scale_embedding
+    if others or not all or m.dim % m.heads ~= 0 or not query_scalar(m) then return nil end
+    if m.qk_norm then
+        if m.attention_softcap then return nil end
+        return "gemma3_text", "Gemma3ForCausalLM"
+    end
+    if m.rope.local_theta then return nil end
+    return "gemma2", "Gemma2ForCausalLM"
+end
+
 -- The model_type that computes it, and its class; nil: no family of Hugging Face's has all of it.
 ---@param m fsdpgen.llama.m
 local function family(m)
+    if m.sandwich_norm or m.norm_less_one or m.geglu or m.scale_embedding or m.global_every
+        or m.attention_softcap or m.logits_softcap or m.rope.local_theta then
+        return gemma(m)
+    end
     local multiplies = m.embedding_multiplier or m.residual_multiplier or m.logits_scaling
         or m.attention_multiplier
     local parts_rotary = rotary_dim(m) < m.head_dim
@@ -204,11 +270,31 @@ local function family(m)
     return found[1], found[2] .. "ForCausalLM"
 end
 
+-- What Gemma has.
+---@param m fsdpgen.llama.m
+local function add_gemma_keys(m, kind, add)
+    local types = {}
+    add("query_pre_attn_scalar", query_scalar(m))
+    for i = 0, m.layers - 1 do
+        types[i + 1] = sees_all(m, i) and "full_attention" or "sliding_attention"
+    end
+    add("layer_types", types)
+    add("sliding_window", m.window > 0 and m.window or {})
+    add("attn_logit_softcapping", m.attention_softcap or {})
+    add("final_logit_softcapping", m.logits_softcap or {})
+    if kind == "gemma3_text" then
+        add("rope_local_base_freq", m.rope.local_theta or m.rope.theta)
+    end
+    add("pad_token_id", {})
+end
+
 -- What only some families have.
 ---@param m fsdpgen.llama.m
 local function add_family_keys(m, kind, c)
     local function add(key, value) c[#c + 1] = { key, value } end
-    if kind == "granite" then
+    if kind == "gemma2" or kind == "gemma3_text" then
+        add_gemma_keys(m, kind, add)
+    elseif kind == "granite" then
         add("embedding_multiplier", m.embedding_multiplier or 1.0)
         add("attention_multiplier", m.attention_multiplier or 1.0 / math.sqrt(m.head_dim))
         add("residual_multiplier", m.residual_multiplier or 1.0)
@@ -254,7 +340,8 @@ local function config(m, t)
         { "head_dim", m.head_dim },
         { "vocab_size", m.vocab },
         { "max_position_embeddings", m.seq },
-        { "hidden_act", "silu" },
+        { m.geglu and "hidden_activation" or "hidden_act",
+          m.geglu and "gelu_pytorch_tanh" or "silu" },
         { "rms_norm_eps", m.norm_eps },
         { "rope_theta", m.rope.theta },
         { "tie_word_embeddings", m.tied },
@@ -263,7 +350,9 @@ local function config(m, t)
         { "eos_token_id", t.document_end or {} },
     }
     local s = m.rope.scaling
-    if s then
+    if s and s.original == 1 then -- shorter than any wavelength, so all are stretched alike
+        c[#c + 1] = { "rope_scaling", { { "rope_type", "linear" }, { "factor", s.factor } } }
+    elseif s then
         c[#c + 1] = { "rope_scaling", {
             { "rope_type", "llama3" },
             { "factor", s.factor },
@@ -285,13 +374,19 @@ local function build(m, b)
     end
     local x = b:block("embed", "embed", "model.", function(g)
         local y = g.embed { g:tokens(), embedding(g, m), name = "x" }
+        if m.scale_embedding then
+            y = g.scale { y, by = math.sqrt(m.dim), rounded = true, name = "x_root" }
+        end
         return scaled(g, y, m.embedding_multiplier, "x_scaled")
     end)
     for i = 0, m.layers - 1 do
-        local rotary = not m.nope_every or (i + 1) % m.nope_every ~= 0
-        x = b:block(("layers.%d"):format(i), rotary and "layer" or "layer_nope",
-                    ("model.layers.%d."):format(i),
-                    function(g, y) return layer(g, m, y, residual_std, rotary) end, x)
+        local all = sees_all(m, i)
+        local way = { rotary = not m.nope_every or (i + 1) % m.nope_every ~= 0,
+                      window = all and 0 or m.window }
+        local class = way.rotary and "layer" or "layer_nope"
+        if all and m.window > 0 then class = class .. "_global" end
+        x = b:block(("layers.%d"):format(i), class, ("model.layers.%d."):format(i),
+                    function(g, y) return layer(g, m, y, residual_std, way) end, x)
     end
     b:block("head", "head", "", function(g, y) return head(g, m, y) end, x)
 end
@@ -302,20 +397,24 @@ local scaling_fields = {
       doc = "wavelengths over original / this are stretched fully" },
     { "high_freq_factor", "number", above = 0, default = 4.0,
       doc = "wavelengths under original / this are left alone" },
-    { "original", "int", min = 1, default = 8192, doc = "tokens it was first trained on" },
+    { "original", "int", min = 1, default = 8192,
+      doc = "tokens it was first trained on; 1: all wavelengths are stretched alike" },
 }
 
 local rope_fields = {
     { "theta", "number", above = 0, default = 1e4, doc = "base of the wavelengths" },
     { "fraction", "number", above = 0, max = 1, optional = true,
       doc = "of a head's elements, the first ones, that turn; otherwise all (Phi-4-mini: 0.75)" },
+    { "local_theta", "number", above = 0, optional = true,
+      doc = "base in layers with a window, which scaling leaves alone (Gemma 3: 1e4)" },
     { "scaling", "table", optional = true, fields = scaling_fields,
       doc = "Llama 3.1's stretching of long wavelengths" },
 }
 
 return arch {
     name = "llama",
-    doc = "Llama 2 and 3.x, Mistral, Qwen2.5, Qwen3, Granite 3, SmolLM3, Phi-3 and 4, OLMo 2",
+    doc = "Llama 2 and 3.x, Mistral, Qwen2.5, Qwen3, Granite 3, SmolLM3, Phi-3 and 4, OLMo 2, "
+        .. "Gemma 2 and 3",
     fields = {
         { "layers", "int", min = 1, doc = "transformer blocks" },
         { "dim", "int", min = 1, doc = "width of the residual stream" },
@@ -338,6 +437,21 @@ return arch {
           doc = "one RMS norm of all q heads together, and one of all k heads (OLMo 2)" },
         { "post_norm", "bool", optional = true,
           doc = "norms follow attention and feed-forward, and do not precede them (OLMo 2)" },
+        { "sandwich_norm", "bool", optional = true,
+          doc = "norms precede and follow attention and feed-forward (Gemma)" },
+        { "norm_less_one", "bool", optional = true,
+          doc = "norm weights are kept less 1, and start at 0 (Gemma)" },
+        { "geglu", "bool", optional = true,
+          doc = "the gate's activation is GELU, in its tanh form, not SiLU (Gemma)" },
+        { "scale_embedding", "bool", optional = true,
+          doc = "embeddings are multiplied by sqrt(dim), rounded to their dtype (Gemma)" },
+        { "global_every", "int", min = 1, optional = true,
+          doc = "every that many layers, one sees all tokens; the others have `window` "
+                .. "(Gemma 2: 2, Gemma 3: 6)" },
+        { "attention_softcap", "number", above = 0, optional = true,
+          doc = "scores s become c tanh(s / c) (Gemma 2: 50)" },
+        { "logits_softcap", "number", above = 0, optional = true,
+          doc = "logits x become c tanh(x / c) (Gemma 2: 30)" },
         { "nope_every", "int", min = 1, optional = true,
           doc = "every that many layers, one has no rotary positions (SmolLM3: 4)" },
         { "fused_names", "bool", optional = true,
@@ -358,6 +472,8 @@ return arch {
     values = {
         scaling_3_1 = { factor = 8.0, low_freq_factor = 1.0, high_freq_factor = 4.0,
                         original = 8192 },
+        scaling_gemma_3 = { factor = 8.0, low_freq_factor = 1.0, high_freq_factor = 4.0,
+                            original = 1 },
         scaling_3_2 = { factor = 32.0, low_freq_factor = 1.0, high_freq_factor = 4.0,
                         original = 8192 },
     },

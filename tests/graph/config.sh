@@ -57,6 +57,8 @@ config_says() {
         granite*) class=GraniteForCausalLM ;;
         smollm3*) class=SmolLM3ForCausalLM ;;
         olmo2*) class=Olmo2ForCausalLM ;;
+        gemma2*) class=Gemma2ForCausalLM ;;
+        gemma3*) class=Gemma3ForCausalLM ;;
         phi4*) class=Phi3ForCausalLM ;;
         *) class=LlamaForCausalLM ;;
         esac
@@ -67,6 +69,23 @@ config_says() {
         "none: the architecture llama says that Hugging Face has no such model" $full
     says "$models/tiny_llama.lua" "Qwen3ForCausalLM, which computes this graph" \
         --set model.qk_norm=true --set model.window=7 --set documents.end_id=3 --set loss.z=0.1
+    local gemma='--set model.sandwich_norm=true --set model.norm_less_one=true
+        --set model.geglu=true --set model.scale_embedding=true --set model.window=7
+        --set model.global_every=2 --set model.logits_softcap=3 --set model.tied=true'
+    # shellcheck disable=SC2086
+    {
+        says "$models/tiny_llama.lua" "Gemma2ForCausalLM, which computes this graph" $gemma \
+            --set model.attention_softcap=2
+        says "$models/tiny_llama.lua" "Gemma3ForCausalLM, which computes this graph" $gemma \
+            --set model.qk_norm=true --set model.rope.local_theta=50 \
+            --set 'model.rope.scaling={factor=8,original=1}'
+        local none="none: the architecture llama says that Hugging Face has no such model"
+        # transformers computes no softcap of scores in Gemma 3; the scalar is a whole number
+        says "$models/tiny_llama.lua" "$none" $gemma --set model.qk_norm=true \
+            --set model.attention_softcap=2
+        says "$models/tiny_llama.lua" "$none" $gemma --set model.attention_multiplier=0.3
+        says "$models/tiny_llama.lua" "$none" $gemma --set model.geglu=false
+    }
     says "$models/tiny_llama.lua" "none: checkpoint.config says so" --set checkpoint.config=none
     says "$models/tiny_llama.lua" "LlamaForCausalLM, unchecked: checkpoint.config says so" \
         --set checkpoint.config=unchecked

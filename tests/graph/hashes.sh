@@ -3,10 +3,6 @@
 
 hash_of() { "$FSDPGEN" "$@" --dump=fuse 2>/dev/null | sed -n 's/^numerics //p'; }
 
-same() { # NAME A B
-    if [ -n "$2" ] && [ "$2" = "$3" ]; then ok "$1"; else bad "$1: $2, $3"; fi
-}
-
 other() { # NAME A B
     if [ -n "$2" ] && [ -n "$3" ] && [ "$2" != "$3" ]; then ok "$1"; else bad "$1: $2, $3"; fi
 }

@@ -14,6 +14,10 @@ models=$ROOT/tests/models
 full="--set model.qk_norm=true --set model.qkv_bias=true --set model.tied=true
       --set model.window=7 --set model.kv_heads=1"
 
+same() { # NAME A B
+    if [ -n "$2" ] && [ "$2" = "$3" ]; then ok "$1"; else bad "$1: $2, $3"; fi
+}
+
 part wrong . "$here/wrong.sh"
 part golden . "$here/golden.sh"
 part hashes . "$here/hashes.sh"

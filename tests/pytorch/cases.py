@@ -11,6 +11,8 @@ import copy
 # Of transformers' classes, whose own code is the reference (families.py): what their descriptions
 # say beside their sizes, and what a description says otherwise when it says nothing.
 HEADS = {"heads": 6, "kv_heads": 2, "head_dim": 6}
+GEMMA = {"tied": True, "window": 7, "sandwich_norm": True, "norm_less_one": True, "geglu": True,
+         "scale_embedding": True}
 LLAMA = dict(arch="llama", layers=3, dim=36, heads=3, kv_heads=3, head_dim=14, ffn=50,
              vocab=259, norm_eps=1e-5, rope={"theta": 1e4}, tied=False, qkv_bias=False,
              qk_norm=False, window=0)
@@ -113,6 +115,13 @@ CASES = [
          family="olmo2"),
     case("phi3", "tiny_llama", {"kv_heads": 1, "fused_names": True, "window": 7,
          "rope": {"theta": 250.0, "fraction": 0.75}}, family="phi3"),
+
+    case("gemma2", "tiny_llama", {**HEADS, **GEMMA, "global_every": 2, "attention_softcap": 1.5,
+         "logits_softcap": 2.0, "attention_multiplier": 0.5}, family="gemma2"),
+    case("gemma3", "tiny_llama", {**HEADS, **GEMMA, "global_every": 3, "qk_norm": True,
+         "attention_multiplier": 0.25, "rope": {
+             "theta": 1e3, "local_theta": 50.0, "scaling": {"factor": 8.0, "original": 1}}},
+         family="gemma3"),
 
     # Nothing divides anything: primes, seven micro-batches in one leaf, six in two.
     case("llama_odd", "tiny_llama", {"layers": 2, "dim": 37, "heads": 3, "head_dim": 10,

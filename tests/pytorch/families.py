@@ -9,7 +9,7 @@ import torch
 
 KINDS = {
     "granite": "GraniteConfig", "smollm3": "SmolLM3Config", "phi3": "Phi3Config",
-    "olmo2": "Olmo2Config",
+    "olmo2": "Olmo2Config", "gemma2": "Gemma2Config", "gemma3": "Gemma3TextConfig",
 }
 
 
@@ -43,6 +43,22 @@ def config_of(m):
         c["no_rope_layer_interval"] = m["nope_every"]
     elif kind == "olmo2":
         assert m["post_norm"] and m["qk_norm_all"], m
+    elif kind in ("gemma2", "gemma3"):
+        for key in ("sandwich_norm", "norm_less_one", "geglu", "scale_embedding"):
+            assert m[key], m
+        every, scale = m["global_every"], m.get("attention_multiplier", m["head_dim"] ** -0.5)
+        kinds = ["sliding_attention", "full_attention"]
+        c.update(sliding_window=m["window"], query_pre_attn_scalar=round(scale ** -2),
+                 layer_types=[kinds[(i + 1) % every == 0] for i in range(m["layers"])],
+                 attn_logit_softcapping=m.get("attention_softcap"),
+                 final_logit_softcapping=m.get("logits_softcap"))
+    if kind == "gemma3":
+        theta, scaling = c.pop("rope_theta"), m["rope"]["scaling"]
+        assert m["qk_norm"] and scaling["original"] == 1, m
+        c["rope_parameters"] = {
+            "sliding_attention": {"rope_type": "default", "rope_theta": m["rope"]["local_theta"]},
+            "full_attention": {"rope_type": "linear", "rope_theta": theta,
+                               "factor": scaling["factor"]}}
     elif kind == "phi3":
         c.update(sliding_window=m["window"] or None,
                  partial_rotary_factor=m["rope"].get("fraction", 1.0))

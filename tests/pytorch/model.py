@@ -175,24 +175,27 @@ def parameters(m):
     if m["arch"] == "llama":
         q, kv = m["heads"] * m["head_dim"], m["kv_heads"] * m["head_dim"]
         matrix("model.embed_tokens.weight", v, d)
+        start = "zeros" if m.get("norm_less_one") else "ones"
         for i in range(m["layers"]):
             at = "model.layers.%d." % i
             if not m.get("post_norm"):
-                vector(at + "input_layernorm.weight", d, "ones")
+                vector(at + "input_layernorm.weight", d, start)
             matrix(at + "self_attn.qkv_proj.weight", q + 2 * kv, d)
             if m["qkv_bias"]:
                 vector(at + "self_attn.qkv_proj.bias", q + 2 * kv, "zeros")
             if m["qk_norm"] or m.get("qk_norm_all"):
                 all_of = m.get("qk_norm_all")
-                vector(at + "self_attn.q_norm.weight", q if all_of else m["head_dim"], "ones")
-                vector(at + "self_attn.k_norm.weight", kv if all_of else m["head_dim"], "ones")
+                vector(at + "self_attn.q_norm.weight", q if all_of else m["head_dim"], start)
+                vector(at + "self_attn.k_norm.weight", kv if all_of else m["head_dim"], start)
             matrix(at + "self_attn.o_proj.weight", d, q)
-            vector(at + "post_attention_layernorm.weight", d, "ones")
+            vector(at + "post_attention_layernorm.weight", d, start)
+            if m.get("sandwich_norm"):
+                vector(at + "pre_feedforward_layernorm.weight", d, start)
             matrix(at + "mlp.gate_up_proj.weight", 2 * f, d)
             matrix(at + "mlp.down_proj.weight", d, f)
-            if m.get("post_norm"):
-                vector(at + "post_feedforward_layernorm.weight", d, "ones")
-        vector("model.norm.weight", d, "ones")
+            if m.get("post_norm") or m.get("sandwich_norm"):
+                vector(at + "post_feedforward_layernorm.weight", d, start)
+        vector("model.norm.weight", d, start)
     else:
         residual = 1 / math.sqrt(2 * m["layers"])
         matrix("transformer.wte.weight", v, d)
