@@ -468,6 +468,14 @@ static const char *help_for_file(Gen *g, const char *file)
 
     if (exists(lua))
         return gen_printf(g, "did you mean %s?", lua);
+    if (exists(gen_printf(g, "models/%s", file)))
+        return gen_printf(g, "did you mean models/%s?", file);
+    if (embed_find(gen_printf(g, "models/%s", file)))
+        return gen_printf(
+            g,
+            "fsdpgen's own %s is in models/ of its source tree, and, where it is "
+            "installed, in PREFIX/share/fsdpgen/models/",
+            file);
     if (exists(gen_printf(g, "%s/config.json", file)))
         return gen_printf(
             g, "it is a model of Hugging Face's: fsdpgen import %s > model.lua", file);

@@ -25,14 +25,23 @@ static int c_map(lua_State *L)
     return 1;
 }
 
+static int c_unknown(lua_State *L)
+{
+    return luaL_error(
+        L, "there is no op.%s; write op { ... }, or op.map { ... } for a formula",
+        luaL_tolstring(L, 2, NULL));
+}
+
 void rule_word_push(lua_State *L)
 {
     lua_createtable(L, 0, 1);
     lua_pushcfunction(L, c_map);
     lua_setfield(L, -2, "map");
-    lua_createtable(L, 0, 1);
+    lua_createtable(L, 0, 2);
     lua_pushcfunction(L, c_op);
     lua_setfield(L, -2, "__call");
+    lua_pushcfunction(L, c_unknown);
+    lua_setfield(L, -2, "__index");
     lua_setmetatable(L, -2);
 }
 

@@ -116,6 +116,25 @@ static void put_evaluate(const RtFlags *f)
     printf("\n");
 }
 
+/* The step at which the learning rate's schedule ends; 0: it has no end. */
+static int64_t end_of(const RtSchedule *s)
+{
+    return s->ratio == rt_lr_constant || s->ratio == rt_lr_inverse_sqrt ? 0 : s->steps;
+}
+
+/* Twice the steps, but not more than the schedule has. */
+static void put_more(const Rt *rt, const RtFlags *f)
+{
+    const int64_t end = end_of(&rt->trainer->schedule);
+    if (end > 0 && f->steps >= end) {
+        printf("train on:  the learning rate's schedule ends here; for more, raise "
+               "lr.steps\n");
+        return;
+    }
+    printf("train on: ");
+    put_same(f, end > 0 && 2 * f->steps > end ? end : 2 * f->steps);
+}
+
 void rt_next_print(const Rt *rt, bool stopped)
 {
     const RtFlags *f = &rt->state->flags;
@@ -132,9 +151,11 @@ void rt_next_print(const Rt *rt, bool stopped)
                stopped ? "" : " and more --steps");
         return;
     }
-    printf(stopped ? "to go on:" : "train on: ");
-    put_same(f, stopped ? 0 : 2 * f->steps);
-    if (!stopped) {
+    if (stopped) {
+        printf("to go on:");
+        put_same(f, 0);
+    } else {
+        put_more(rt, f);
         put_sample(rt->trainer, f);
         put_evaluate(f);
     }

@@ -79,8 +79,12 @@ typed_next() {
     check "next: no byte of a name moves a cursor" bash -c \
         "! grep -a '^train on\|^sample\|^evaluate' '$WORK/next2' | grep -aq $'\\033'"
     check "trained on" test -d "$odd/ck/step-00000004" -a -d "$odd/ck2/step-00000004"
-    "$WORK/one/trainer" --data "$data" --steps 4 --threads 1 --checkpoint "$odd/ck" --resume >"$WORK/next" 2>&1
-    check "a run that is finished" grep -q '^nothing to do: step 4 of 4 is done' "$WORK/next"
+    "$WORK/one/trainer" --data "$data" --steps 12 --threads 1 --checkpoint "$odd/ck" --resume >"$WORK/next" 2>&1
+    check "next: not past the end of the schedule, of 20 steps" grep -q '^train on: .* --steps 20$' "$WORK/next"
+    "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 --checkpoint "$odd/ck" --resume >"$WORK/next" 2>&1
+    check "next: says that the schedule ends" grep -q "^train on:  the learning rate's schedule ends" "$WORK/next"
+    "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 --checkpoint "$odd/ck" --resume >"$WORK/next" 2>&1
+    check "a run that is finished" grep -q '^nothing to do: step 20 of 20 is done' "$WORK/next"
 }
 
 # tmux shows what a terminal would.
