@@ -24,6 +24,8 @@
 --   access(what, x, g)  rt_row_what of a row, with its template arguments
 --   oldest_key(fn, starts, window)
 --                   the function that says which keys of attention a query sees
+--   end_query(fn, starts, window, threads)
+--                   the one that says which queries see a key, for blocks of so many threads
 --
 -- They rest on runtime/cuda/rt_rows.h.
 
@@ -122,10 +124,24 @@ local function oldest_key(fn, starts, window)
     .. "    const int last = query < SEQ ? query : SEQ - 1;\n" .. body .. "\n}"
 end
 
+local function end_query(fn, starts, window, threads)
+  local what = "/* The first query that does not see any key up to `key`" .. (starts
+    and "; starts never decrease. */\n" or ". */\n")
+  if not starts then
+    return what .. fmt("RT_DEVICE int %s_end(int key)\n{\n", fn)
+      .. fmt("    return key + %d < SEQ ? key + %d : SEQ;\n}", window, window)
+  end
+  return what .. fmt("RT_DEVICE int %s_end(const int32_t *starts, int key, int *part)\n{\n", fn)
+    .. fmt("    int n = 0;\n    for (int query = threadIdx.x; query < SEQ; query += %d)\n", threads)
+    .. fmt("        n += %s_oldest(starts, query) <= key;\n", fn)
+    .. fmt("    return rt_block_sum<%d>(n, part);\n}", threads)
+end
+
 local helpers = {
   gemm = matmul_table, kernel = kernel_table,
   width = width, row_threads = row_threads, row_lanes = row_lanes, grid = grid, row = row,
   long_row = long_row, access = access, oldest_key = oldest_key,
+  end_query = end_query,
   load = function(v, x, at, g) return fmt("%s(%s, %s)", access("load", x, g), v, place(x, at)) end,
   store = function(y, at, v, g) return fmt("%s(%s, %s)", access("store", y, g), place(y, at), v) end,
   inside = function(g, k, e)

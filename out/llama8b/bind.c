@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x33851756149d9d77 || TRAINER_IDENTITY != 0x2d32d3035472d0af
+#if MATH_IDENTITY != 0xe507b730d38430f0 || TRAINER_IDENTITY != 0x72d28f7701ce9c04
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x33851756149d9d77 || TRAINER_IDENTITY != 0x2d32d3035472d0af
+#if MATH_IDENTITY != 0xe507b730d38430f0 || TRAINER_IDENTITY != 0x72d28f7701ce9c04
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

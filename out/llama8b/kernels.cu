@@ -17,7 +17,7 @@
 
 /* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
-math_33851756149d9d77(void)
+math_e507b730d38430f0(void)
 {
 }
 
@@ -460,11 +460,16 @@ rmsnorm_bwd_add_8192x4096_bf16_sum(const float *part, float *dw, float beta)
 #define ROW 6144 /* elements of a row of qkv */
 #define O_ROW 4096 /* of o */
 #define DIM 128 /* of a head */
-#define KEEP 64 /* rows that a block holds: queries for dq, keys for dk and dv */
+#define KEEP 64 /* rows that a block holds: keys for dk and dv */
 #define PASS 32 /* rows per pass over the others */
+#define QUERIES 64 /* that a block holds for dq */
+#define ROWS 16 /* of them, of a warp */
+#define KEYS 32 /* per pass over them */
 #define HEAD 128 /* DIM rounded up to 16 */
 #define COLUMNS 128 /* of dk and dv in a block */
-#define KEEP_TILE (KEEP * RT_TILE_ROW(HEAD)) /* elements */
+#define QUERY_TILE (QUERIES * RT_TILE_ROW(HEAD)) /* elements */
+#define KEY_TILE (KEYS * RT_TILE_ROW(HEAD))
+#define KEEP_TILE (KEEP * RT_TILE_ROW(HEAD))
 #define PASS_TILE (PASS * RT_TILE_ROW(HEAD))
 #define SCALE 0.12751743082459868f /* times log2(e), for exp2 */
 
@@ -474,35 +479,36 @@ RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_load_keys(rt_bf16 *tiles,
                                                               const rt_bf16 *v_rows,
                                                               int key0)
 {
-    rt_bf16 *tile = tiles + key0 / PASS % 2 * 2 * PASS_TILE;
+    rt_bf16 *tile = tiles + key0 / KEYS % 2 * 2 * KEY_TILE;
     const int64_t at = (int64_t)key0 * ROW;
-    rt_tile_load<128, PASS, HEAD, DIM>(tile, k_rows + at, ROW);
-    rt_tile_load<128, PASS, HEAD, DIM>(tile + PASS_TILE, v_rows + at, ROW);
+    rt_tile_load<128, KEYS, HEAD, DIM>(tile, k_rows + at, ROW);
+    rt_tile_load<128, KEYS, HEAD, DIM>(tile + KEY_TILE, v_rows + at, ROW);
     rt_cp_async_commit();
 }
 
 /* Turns the gradients of probabilities into those of the scores s; edge: zero where a
  * query of the warp (the first is own) does not see a key. */
-RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_ds(float (*ds)[4],
-                                                       const float (*s)[4],
-                                                       const float *top,
-                                                       const float *delta, bool edge,
+RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_ds(float (*ds)[KEYS / 8][4],
+                                                       const float (*s)[KEYS / 8][4],
+                                                       const float (*top)[2],
+                                                       const float (*delta)[2], bool edge,
                                                        int own, int key0)
 {
     const int lane = threadIdx.x % 32;
     RT_UNROLL
-    for (int i = 0; i < PASS / 2; i++) {
-        const int j = i / 4, e = i % 4;
-        const float p = rt_exp2f(rt_fmaf(s[j][e], SCALE, -top[e / 2]));
-        ds[j][e] = p * (ds[j][e] - delta[e / 2]);
+    for (int n = 0; n < ROWS * KEYS / 32; n++) {
+        const int i = n / (KEYS / 2), j = n / 4 % (KEYS / 8), e = n % 4;
+        const float p = rt_exp2f(rt_fmaf(s[i][j][e], SCALE, -top[i][e / 2]));
+        ds[i][j][e] = p * (ds[i][j][e] - delta[i][e / 2]);
     }
     if (!edge)
         return;
     RT_UNROLL
-    for (int i = 0; i < PASS / 2; i++) {
-        const int j = i / 4, e = i % 4, query = own + lane / 4 + e / 2 * 8;
+    for (int n = 0; n < ROWS * KEYS / 32; n++) {
+        const int i = n / (KEYS / 2), j = n / 4 % (KEYS / 8), e = n % 4;
+        const int query = own + 16 * i + lane / 4 + e / 2 * 8;
         const int key = key0 + 8 * j + lane % 4 * 2 + e % 2;
-        ds[j][e] = key <= query ? ds[j][e] : 0;
+        ds[i][j][e] = key <= query ? ds[i][j][e] : 0;
     }
 }
 
@@ -514,10 +520,10 @@ attention_bwd_8192x6144x4096x32_bf16_dq(const rt_bf16 *qkv, const rt_bf16 *o,
                                         rt_bf16 *dqkv, float *lse2, float *deltas)
 {
     RT_SHARED_BYTES(shared);
-    rt_bf16 *q = (rt_bf16 *)(void *)shared, *tiles = q + 2 * KEEP_TILE;
+    rt_bf16 *q = (rt_bf16 *)(void *)shared, *tiles = q + 2 * QUERY_TILE;
     /* The last queries see the most keys, so their blocks go first. */
-    const int query0 = (127 - (int)(blockIdx.x / 32)) * KEEP;
-    const int queries = SEQ - query0 < KEEP ? SEQ - query0 : KEEP;
+    const int query0 = (127 - (int)(blockIdx.x / 32)) * QUERIES;
+    const int queries = SEQ - query0 < QUERIES ? SEQ - query0 : QUERIES;
     const int head = (int)(blockIdx.x % 32), end = query0 + queries;
     const int sequence = (int)(blockIdx.x / 32 % 1);
     const int64_t row0 = (int64_t)sequence * SEQ;
@@ -526,53 +532,56 @@ attention_bwd_8192x6144x4096x32_bf16_dq(const rt_bf16 *qkv, const rt_bf16 *o,
     const rt_bf16 *k_rows = qkv + row0 * ROW + (32 + head / 4) * DIM;
     const rt_bf16 *v_rows = k_rows + 1024;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int own = query0 + warp * 16; /* the warp's first query */
-    rt_bf16 *own_q = q + warp * 16 * RT_TILE_ROW(HEAD), *own_do = own_q + KEEP_TILE;
-    float dq[1][HEAD / 8][4] = {}, top[2], delta[2];
-    uint32_t q_parts[HEAD / 16][4], do_parts[HEAD / 16][4];
-    rt_tile_load<128, KEEP, HEAD, DIM>(q, qkv + q_at, ROW);
-    rt_tile_load<128, KEEP, HEAD, DIM>(q + KEEP_TILE, d_o + o_at, O_ROW);
+    const int own = query0 + warp * ROWS; /* the warp's first query */
+    rt_bf16 *own_q = q + warp * ROWS * RT_TILE_ROW(HEAD), *own_do = own_q + QUERY_TILE;
+    float dq[ROWS / 16][HEAD / 8][4] = {}, top[ROWS / 16][2], delta[ROWS / 16][2];
+    uint32_t q_parts[ROWS / 16][HEAD / 16][4], do_parts[ROWS / 16][HEAD / 16][4];
+    rt_tile_load<128, QUERIES, HEAD, DIM>(q, qkv + q_at, ROW);
+    rt_tile_load<128, QUERIES, HEAD, DIM>(q + QUERY_TILE, d_o + o_at, O_ROW);
     rt_cp_async_commit();
     attention_bwd_8192x6144x4096x32_bf16_load_keys(tiles, k_rows, v_rows, 0);
     RT_UNROLL
-    for (int half = 0; half < 2; half++) {
-        const int query = own + 8 * half + lane / 4;
+    for (int i = 0; i < ROWS / 8; i++) {
+        const int query = own + 8 * i + lane / 4;
         const int64_t at = ((int64_t)sequence * 32 + head) * 8192 + query;
         const int64_t there = row0 + (query < end ? query : end - 1); /* any valid row */
         const int64_t o_there = there * O_ROW + head * DIM;
-        top[half] = query < end ? lse[there * 32 + head] * RT_LOG2_E : 1e30f;
-        delta[half] = rt_quad_dot<DIM>(o + o_there, d_o + o_there);
+        top[i / 2][i % 2] = query < end ? lse[there * 32 + head] * RT_LOG2_E : 1e30f;
+        delta[i / 2][i % 2] = rt_quad_dot<DIM>(o + o_there, d_o + o_there);
         if (lane % 4 == 0) {
-            lse2[at] = top[half];
-            deltas[at] = delta[half];
+            lse2[at] = top[i / 2][i % 2];
+            deltas[at] = delta[i / 2][i % 2];
         }
     }
     rt_cp_async_wait(1);
     rt_block_sync(); /* q and d_o have arrived */
-    rt_mma_keep<HEAD>(q_parts, own_q);
-    rt_mma_keep<HEAD>(do_parts, own_do);
-    for (int key0 = 0; key0 < end; key0 += PASS) {
-        const rt_bf16 *k = tiles + key0 / PASS % 2 * 2 * PASS_TILE, *v = k + PASS_TILE;
-        float s[1][PASS / 8][4] = {}, ds[1][PASS / 8][4] = {};
+    rt_mma_keep<ROWS / 16, HEAD>(q_parts, own_q);
+    rt_mma_keep<ROWS / 16, HEAD>(do_parts, own_do);
+    for (int key0 = 0; key0 < end; key0 += KEYS) {
+        const rt_bf16 *k = tiles + key0 / KEYS % 2 * 2 * KEY_TILE, *v = k + KEY_TILE;
+        float s[ROWS / 16][KEYS / 8][4] = {}, ds[ROWS / 16][KEYS / 8][4] = {};
         rt_cp_async_wait(0);
         rt_block_sync(); /* these have arrived, and the other two are not read any more */
-        if (key0 + PASS < end) {
+        if (key0 + KEYS < end) {
             attention_bwd_8192x6144x4096x32_bf16_load_keys(tiles, k_rows, v_rows,
-                                                           key0 + PASS);
+                                                           key0 + KEYS);
         }
-        const bool edge = key0 + PASS > own + 1;
-        if (key0 >= own + 16) {
+        const bool edge = key0 + KEYS > own + 1;
+        if (key0 >= own + ROWS) {
             continue; /* no query of the warp sees any of these */
         }
-        rt_mma_kept<PASS, HEAD>(s[0], q_parts, k);
-        rt_mma_kept<PASS, HEAD>(ds[0], do_parts, v);
-        attention_bwd_8192x6144x4096x32_bf16_ds(ds[0], s[0], top, delta, edge, own, key0);
-        rt_mma_sums<1, HEAD, PASS, HEAD>(dq, ds, k);
+        rt_mma_kept<ROWS / 16, KEYS, HEAD>(s, q_parts, k);
+        rt_mma_kept<ROWS / 16, KEYS, HEAD>(ds, do_parts, v);
+        attention_bwd_8192x6144x4096x32_bf16_ds(ds, s, top, delta, edge, own, key0);
+        rt_mma_sums<ROWS / 16, HEAD, KEYS, HEAD>(dq, ds, k);
     }
     const float scale[2] = {0.08838834764831843f, 0.08838834764831843f};
-    rt_tile_round<HEAD, HEAD>(own_q, dq[0], scale); /* dq replaces q */
+    rt_warp_sync();
+    RT_UNROLL
+    for (int i = 0; i < ROWS / 16; i++) /* dq replaces q */
+        rt_tile_round<HEAD, HEAD>(own_q + 16 * i * RT_TILE_ROW(HEAD), dq[i], scale);
     rt_block_sync();
-    rt_tile_store<128, KEEP, HEAD, DIM, DIM>(dqkv + q_at, ROW, q, queries, 0);
+    rt_tile_store<128, QUERIES, HEAD, DIM, DIM>(dqkv + q_at, ROW, q, queries, 0);
 }
 
 /* Loads a head's queries from query0 on, their d_o, lse2 and deltas into a turn's tiles. */
@@ -706,8 +715,13 @@ attention_bwd_8192x6144x4096x32_bf16_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o,
 #undef DIM
 #undef KEEP
 #undef PASS
+#undef QUERIES
+#undef ROWS
+#undef KEYS
 #undef HEAD
 #undef COLUMNS
+#undef QUERY_TILE
+#undef KEY_TILE
 #undef KEEP_TILE
 #undef PASS_TILE
 #undef SCALE

@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x2d32d3035472d0af
-#define trainer_segments trainer_segments_2d32d3035472d0af /* tables.c */
-#define trainer_numerics trainer_numerics_2d32d3035472d0af /* checkpoint.c */
-#define trainer_step     trainer_step_2d32d3035472d0af     /* step.c */
-#define trainer_setup    trainer_setup_2d32d3035472d0af    /* bind.c */
+#define TRAINER_IDENTITY 0x72d28f7701ce9c04
+#define trainer_segments trainer_segments_72d28f7701ce9c04 /* tables.c */
+#define trainer_numerics trainer_numerics_72d28f7701ce9c04 /* checkpoint.c */
+#define trainer_step     trainer_step_72d28f7701ce9c04     /* step.c */
+#define trainer_setup    trainer_setup_72d28f7701ce9c04    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -19,9 +19,11 @@ template <int threads, int rows, int head, int elems, bool whole>
 RT_DEVICE void rt_tile_load_rows(rt_bf16 *tile, const rt_bf16 *from, int64_t apart,
                                  int there)
 {
-    /* Threads of a row: a power of two that is enough for its units of 16 bytes. */
+    /* Threads of a row: a power of two that is enough for its units of 16 bytes, or more of them
+     * than units where the tile has few rows. */
     constexpr int units = head / 8, few = units <= 2 ? 2 : units <= 4 ? 4 : 8;
-    constexpr int per = units <= 8 ? few : units <= 16 ? 16 : 32;
+    constexpr int enough = units <= 8 ? few : units <= 16 ? 16 : 32;
+    constexpr int per = enough * rows < threads ? threads / rows : enough;
     constexpr int step = threads / per; /* rows of a round */
     static_assert(head <= 256 && rows % step == 0, "a tile is loaded in whole rounds");
     const int thread = threadIdx.x, first = thread / per, d = thread % per * 8;
@@ -119,20 +121,25 @@ RT_DEVICE void rt_mma_rows(float (*sums)[n / 8][4], const rt_bf16 *a, const rt_b
     }
 }
 
-/* 16 rows of a tile in registers, for rt_mma_kept. */
-template <int head> RT_DEVICE void rt_mma_keep(uint32_t (*parts)[4], const rt_bf16 *a)
+/* 16 m rows of a tile in registers, for rt_mma_kept. */
+template <int m, int head>
+RT_DEVICE void rt_mma_keep(uint32_t (*parts)[head / 16][4], const rt_bf16 *a)
 {
-    const int lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % 32, row = RT_TILE_ROW(head);
     RT_UNROLL
-    for (int d = 0; d < head; d += 16) {
-        rt_ldmatrix_x4(parts[d / 16],
-                       a + lane % 16 * RT_TILE_ROW(head) + lane / 16 * 8 + d);
+    for (int i = 0; i < m; i++) {
+        RT_UNROLL
+        for (int d = 0; d < head; d += 16) {
+            rt_ldmatrix_x4(parts[i][d / 16],
+                           a + (16 * i + lane % 16) * row + lane / 16 * 8 + d);
+        }
     }
 }
 
-/* sums += a b^T, like rt_mma_rows, for 16 rows in registers. */
-template <int n, int head>
-RT_DEVICE void rt_mma_kept(float (*sums)[4], const uint32_t (*a)[4], const rt_bf16 *b)
+/* sums += a b^T, like rt_mma_rows, for 16 m rows in registers. */
+template <int m, int n, int head>
+RT_DEVICE void rt_mma_kept(float (*sums)[n / 8][4], const uint32_t (*a)[head / 16][4],
+                           const rt_bf16 *b)
 {
     const int lane = threadIdx.x % 32, row = RT_TILE_ROW(head);
     const rt_bf16 *b_at = b + (lane / 16 * 8 + lane % 8) * row + lane / 8 % 2 * 8;
@@ -142,8 +149,11 @@ RT_DEVICE void rt_mma_kept(float (*sums)[4], const uint32_t (*a)[4], const rt_bf
         for (int j = 0; j < n; j += 16) {
             uint32_t b_part[4];
             rt_ldmatrix_x4(b_part, b_at + j * row + d);
-            rt_mma_bf16(sums[j / 8], a[d / 16], b_part);
-            rt_mma_bf16(sums[j / 8 + 1], a[d / 16], b_part + 2);
+            RT_UNROLL
+            for (int i = 0; i < m; i++) {
+                rt_mma_bf16(sums[i][j / 8], a[i][d / 16], b_part);
+                rt_mma_bf16(sums[i][j / 8 + 1], a[i][d / 16], b_part + 2);
+            }
         }
     }
 }

@@ -25,10 +25,16 @@
 //@ end
 //@ local words = (hd + 31) // 32 * acc_bytes // 4 * 2 -- of a row's sums
 //@ while not mma and keep > 4 and keep // 4 * words > 128 do keep = keep // 2 end
+//@ -- For dq. Where registers allow it a warp has 32 queries, for half as many loads of keys;
+//@ -- sums go over 16 keys at a time, in order, so their bits depend on none of the three.
+//@ local rows, queries, keys = 16, keep, pass
+//@ if mma and head <= 64 and seq > 64 then rows, queries, keys = 32, 128, 32 end
 //@ local threads = mma and 2 * keep or 128
 //@ local shared = mma and bytes() or 0
 //@ local blocks = (seq + keep - 1) // keep
+//@ local q_blocks = (seq + queries - 1) // queries
 //@ local stride = blocks * keep -- of a head's numbers in the workspace
+//@ local beyond = q_blocks * queries > stride and " && query < " .. stride or ""
 //@ local f = acc == "float" and "f" or ""
 //@ local function operand(name) return { name = name, type = elem, dtype = qkv.dtype } end
 //@ local function at(name, index) return ld(operand(name), index) end
@@ -45,7 +51,7 @@
 //@ local masked = starts or window > 0
 //@ -- How many rows of a tile are there: loads take it only where tiles do not divide the sequence.
 //@ local function there(rows, left) return seq % rows == 0 and "" or ", " .. left end
-//@ local some_queries, some_keys = there(keep, "queries"), there(keep, "keys")
+//@ local some_queries, some_keys = there(queries, "queries"), there(keep, "keys")
 //@ local function older(first) return masked and " && key >= " .. first or "" end
 //@ local begin = masked and "begin" or "0"
 //@ if mma then
@@ -56,12 +62,17 @@
 #define ROW ${row} /* elements of a row of qkv */
 #define O_ROW ${o_row} /* of o */
 #define DIM ${hd} /* of a head */
-#define KEEP ${keep} /* rows that a block holds: queries for dq, keys for dk and dv */
+#define KEEP ${keep} /* rows that a block holds: ${mma and "" or "queries for dq, "}keys for dk and dv */
 #define PASS ${pass} /* rows per pass over the others */
 //@ if mma then
+#define QUERIES ${queries} /* that a block holds for dq */
+#define ROWS ${rows} /* of them, of a warp */
+#define KEYS ${keys} /* per pass over them */
 #define HEAD ${head} /* DIM rounded up to 16 */
 #define COLUMNS ${columns} /* of dk and dv in a block */
-#define KEEP_TILE (KEEP * RT_TILE_ROW(HEAD)) /* elements */
+#define QUERY_TILE (QUERIES * RT_TILE_ROW(HEAD)) /* elements */
+#define KEY_TILE (KEYS * RT_TILE_ROW(HEAD))
+#define KEEP_TILE (KEEP * RT_TILE_ROW(HEAD))
 #define PASS_TILE (PASS * RT_TILE_ROW(HEAD))
 #define SCALE ${lit(factor * 1.4426950408889634)} /* times log2(e), for exp2 */
 //@ else
@@ -72,28 +83,14 @@
 //@ if masked then
 ${oldest_key(fn, starts, window)}
 
-//@   if starts then
-/* The first query that does not see any key up to `key`; starts never decrease. */
-RT_DEVICE int ${fn}_end(const int32_t *starts, int key, int *part)
-{
-    int n = 0;
-    for (int query = threadIdx.x; query < SEQ; query += ${threads})
-        n += ${fn}_oldest(starts, query) <= key;
-    return rt_block_sum<${threads}>(n, part);
-}
-//@   else
-/* The first query that does not see any key up to `key`. */
-RT_DEVICE int ${fn}_end(int key)
-{
-    return key + ${window} < SEQ ? key + ${window} : SEQ;
-}
-//@   end
+${end_query(fn, starts, window, threads)}
 
 //@ end
 //@ local function place_queries() -- which queries of which head: text of both kinds
+//@   local block, step = mma and "QUERIES" or "KEEP", mma and "KEYS" or "PASS"
     /* The last queries see the most keys, so their blocks go first. */
-    const int query0 = (${blocks - 1} - (int)(blockIdx.x / ${heads * sequences})) * KEEP;
-    const int queries = SEQ - query0 < KEEP ? SEQ - query0 : KEEP;
+    const int query0 = (${q_blocks - 1} - (int)(blockIdx.x / ${heads * sequences})) * ${block};
+    const int queries = SEQ - query0 < ${block} ? SEQ - query0 : ${block};
     const int head = (int)(blockIdx.x % ${heads}), end = query0 + queries;
     const int sequence = (int)(blockIdx.x / ${heads} % ${sequences});
     const int64_t row0 = (int64_t)sequence * SEQ;
@@ -106,15 +103,15 @@ RT_DEVICE int ${fn}_end(int key)
     starts += row0;
 //@   end
 //@   if masked then
-    const int begin = ${fn}_oldest(${starts_of}query0) / PASS * PASS;
+    const int begin = ${fn}_oldest(${starts_of}query0) / ${step} * ${step};
 //@   end
 //@   if mma then
-    const int own = query0 + warp * 16; /* the warp's first query */
+    const int own = query0 + warp * ROWS; /* the warp's first query */
 //@     if masked then
     const int first_seen = ${fn}_oldest(${starts_of}own);
     /* From here on every query of the warp sees the keys. */
-    const int all_see = ${fn}_oldest(${starts_of}own + 15);
-    int oldest[2];
+    const int all_see = ${fn}_oldest(${starts_of}own + ROWS - 1);
+    int oldest[ROWS / 16][2];
 //@     end
 //@   end
 //@ end
@@ -161,48 +158,50 @@ RT_DEVICE int ${fn}_end(int key)
 //@   local kept = head <= 128 -- dq keeps its fragments of q and d_o in registers
 //@   local kept_kv = head <= 64
 //@   -- Two products: of the warp's rows, or the fragments that are kept of them, and a tile's.
-//@   local function products(in_registers, first, second)
+//@   local function products(in_registers, shape, first, second)
 //@     for _, p in ipairs { first, second } do
 //@       if in_registers then
-        rt_mma_kept<PASS, HEAD>(${p[1]}[0], ${p[2]}_parts, ${p[3]});
+        rt_mma_kept<${shape}, HEAD>(${p[1]}, ${p[2]}_parts, ${p[3]});
 //@       else
-        rt_mma_rows<1, PASS, HEAD>(${p[1]}, own_${p[2]}, ${p[3]});
+        rt_mma_rows<${shape}, HEAD>(${p[1]}, own_${p[2]}, ${p[3]});
 //@       end
 //@     end
 //@   end
-//@   local left = there(pass, "SEQ - key0")
+//@   local left = there(keys, "SEQ - key0")
 /* Loads keys and values from key0 on into the two tiles of their turn. */
 RT_DEVICE void ${fn}_load_keys(rt_bf16 *tiles, const rt_bf16 *k_rows,
                                const rt_bf16 *v_rows, int key0)
 {
-    rt_bf16 *tile = tiles + key0 / PASS % 2 * 2 * PASS_TILE;
+    rt_bf16 *tile = tiles + key0 / KEYS % 2 * 2 * KEY_TILE;
     const int64_t at = (int64_t)key0 * ROW;
-    rt_tile_load<${threads}, PASS, HEAD, DIM>(tile, k_rows + at, ROW${left});
-    rt_tile_load<${threads}, PASS, HEAD, DIM>(tile + PASS_TILE, v_rows + at, ROW${left});
+    rt_tile_load<${threads}, KEYS, HEAD, DIM>(tile, k_rows + at, ROW${left});
+    rt_tile_load<${threads}, KEYS, HEAD, DIM>(tile + KEY_TILE, v_rows + at, ROW${left});
     rt_cp_async_commit();
 }
 
 /* Turns the gradients of probabilities into those of the scores s; edge: zero where a
  * query of the warp (the first is own) does not see a key. */
-//@   local oldest_in = masked and ", const int *oldest" or ""
-RT_DEVICE void ${fn}_ds(float (*ds)[4], const float (*s)[4], const float *top,
-                        const float *delta, bool edge, int own, int key0${oldest_in})
+//@   local oldest_in = masked and ", const int (*oldest)[2]" or ""
+RT_DEVICE void ${fn}_ds(float (*ds)[KEYS / 8][4], const float (*s)[KEYS / 8][4],
+                        const float (*top)[2], const float (*delta)[2], bool edge,
+                        int own, int key0${oldest_in})
 {
     const int lane = threadIdx.x % 32;
     RT_UNROLL
-    for (int i = 0; i < PASS / 2; i++) {
-//@   local number, before = score("s[j][e]", 8)
-        const int j = i / 4, e = i % 4;${before}
-        const float p = rt_exp2f(rt_fmaf(${number}, SCALE, -top[e / 2]));
-        ds[j][e] = p * (ds[j][e] - delta[e / 2])${slope};
+    for (int n = 0; n < ROWS * KEYS / 32; n++) {
+//@   local number, before = score("s[i][j][e]", 8)
+        const int i = n / (KEYS / 2), j = n / 4 % (KEYS / 8), e = n % 4;${before}
+        const float p = rt_exp2f(rt_fmaf(${number}, SCALE, -top[i][e / 2]));
+        ds[i][j][e] = p * (ds[i][j][e] - delta[i][e / 2])${slope};
     }
     if (!edge)
         return;
     RT_UNROLL
-    for (int i = 0; i < PASS / 2; i++) {
-        const int j = i / 4, e = i % 4, query = own + lane / 4 + e / 2 * 8;
+    for (int n = 0; n < ROWS * KEYS / 32; n++) {
+        const int i = n / (KEYS / 2), j = n / 4 % (KEYS / 8), e = n % 4;
+        const int query = own + 16 * i + lane / 4 + e / 2 * 8;
         const int key = key0 + 8 * j + lane % 4 * 2 + e % 2;
-        ds[j][e] = key <= query${older("oldest[e / 2]")} ? ds[j][e] : 0;
+        ds[i][j][e] = key <= query${older("oldest[i][e / 2]")} ? ds[i][j][e] : 0;
     }
 }
 
@@ -213,65 +212,65 @@ ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *
          ${starts_in}rt_bf16 *dqkv, float *lse2, float *deltas)
 {
     RT_SHARED_BYTES(shared);
-    rt_bf16 *q = (rt_bf16 *)(void *)shared, *tiles = q + 2 * KEEP_TILE;
+    rt_bf16 *q = (rt_bf16 *)(void *)shared, *tiles = q + 2 * QUERY_TILE;
 //@ place_queries()
-    rt_bf16 *own_q = q + warp * 16 * RT_TILE_ROW(HEAD), *own_do = own_q + KEEP_TILE;
-    float dq[1][HEAD / 8][4] = {}, top[2], delta[2];
+    rt_bf16 *own_q = q + warp * ROWS * RT_TILE_ROW(HEAD), *own_do = own_q + QUERY_TILE;
+    float dq[ROWS / 16][HEAD / 8][4] = {}, top[ROWS / 16][2], delta[ROWS / 16][2];
 //@   if kept then
-    uint32_t q_parts[HEAD / 16][4], do_parts[HEAD / 16][4];
+    uint32_t q_parts[ROWS / 16][HEAD / 16][4], do_parts[ROWS / 16][HEAD / 16][4];
 //@   end
-    rt_tile_load<${threads}, KEEP, HEAD, DIM>(q, qkv + q_at, ROW${some_queries});
-    rt_tile_load<${threads}, KEEP, HEAD, DIM>(q + KEEP_TILE, d_o + o_at, O_ROW${some_queries});
+    rt_tile_load<${threads}, QUERIES, HEAD, DIM>(q, qkv + q_at, ROW${some_queries});
+    rt_tile_load<${threads}, QUERIES, HEAD, DIM>(q + QUERY_TILE, d_o + o_at, O_ROW${some_queries});
     rt_cp_async_commit();
     ${fn}_load_keys(tiles, k_rows, v_rows, ${begin});
     RT_UNROLL
-    for (int half = 0; half < 2; half++) {
-        const int query = own + 8 * half + lane / 4;
+    for (int i = 0; i < ROWS / 8; i++) {
+        const int query = own + 8 * i + lane / 4;
         const int64_t at = ((int64_t)sequence * ${heads} + head) * ${stride} + query;
         const int64_t there = row0 + (query < end ? query : end - 1); /* any valid row */
         const int64_t o_there = there * O_ROW + head * DIM;
-        top[half] = query < end ? lse[there * ${heads} + head] * RT_LOG2_E : 1e30f;
-        delta[half] = rt_quad_dot<DIM>(o + o_there, d_o + o_there);
-        if (lane % 4 == 0) {
-            lse2[at] = top[half];
-            deltas[at] = delta[half];
+        top[i / 2][i % 2] = query < end ? lse[there * ${heads} + head] * RT_LOG2_E : 1e30f;
+        delta[i / 2][i % 2] = rt_quad_dot<DIM>(o + o_there, d_o + o_there);
+        if (lane % 4 == 0${beyond}) {
+            lse2[at] = top[i / 2][i % 2];
+            deltas[at] = delta[i / 2][i % 2];
         }
 //@   if masked then
-        oldest[half] = ${fn}_oldest(${starts_of}query);
+        oldest[i / 2][i % 2] = ${fn}_oldest(${starts_of}query);
 //@   end
     }
 //@   if kept then
     rt_cp_async_wait(1);
     rt_block_sync(); /* q and d_o have arrived */
-    rt_mma_keep<HEAD>(q_parts, own_q);
-    rt_mma_keep<HEAD>(do_parts, own_do);
+    rt_mma_keep<ROWS / 16, HEAD>(q_parts, own_q);
+    rt_mma_keep<ROWS / 16, HEAD>(do_parts, own_do);
 //@   end
-    for (int key0 = ${begin}; key0 < end; key0 += PASS) {
-        const rt_bf16 *k = tiles + key0 / PASS % 2 * 2 * PASS_TILE, *v = k + PASS_TILE;
-        float s[1][PASS / 8][4] = {}, ds[1][PASS / 8][4] = {};
+    for (int key0 = ${begin}; key0 < end; key0 += KEYS) {
+        const rt_bf16 *k = tiles + key0 / KEYS % 2 * 2 * KEY_TILE, *v = k + KEY_TILE;
+        float s[ROWS / 16][KEYS / 8][4] = {}, ds[ROWS / 16][KEYS / 8][4] = {};
         rt_cp_async_wait(0);
         rt_block_sync(); /* these have arrived, and the other two are not read any more */
-        if (key0 + PASS < end) {
-//@   local next_keys = { "tiles", "k_rows", "v_rows", "key0 + PASS" }
+        if (key0 + KEYS < end) {
+//@   local next_keys = { "tiles", "k_rows", "v_rows", "key0 + KEYS" }
 ${call("            " .. fn .. "_load_keys(", next_keys, ");")}
         }
-        const bool edge = key0 + PASS > own + 1${masked and " || key0 < all_see" or ""};
-        if (key0 >= own + 16${masked and " || key0 + PASS <= first_seen" or ""}) {
+        const bool edge = key0 + KEYS > own + 1${masked and " || key0 < all_see" or ""};
+        if (key0 >= own + ROWS${masked and " || key0 + KEYS <= first_seen" or ""}) {
             continue; /* no query of the warp sees any of these */
         }
-//@   products(kept, { "s", "q", "k" }, { "ds", "do", "v" })
-//@   local of = { "ds[0]", "s[0]", "top", "delta", "edge", "own", "key0" }
+//@   products(kept, "ROWS / 16, KEYS", { "s", "q", "k" }, { "ds", "do", "v" })
+//@   local of = { "ds", "s", "top", "delta", "edge", "own", "key0" }
 //@   if masked then of[#of + 1] = "oldest" end
 ${call("        " .. fn .. "_ds(", of, ");")}
-        rt_mma_sums<1, HEAD, PASS, HEAD>(dq, ds, k);
+        rt_mma_sums<ROWS / 16, HEAD, KEYS, HEAD>(dq, ds, k);
     }
     const float scale[2] = {${lit(scale)}, ${lit(scale)}};
-//@   if not kept then
     rt_warp_sync();
-//@   end
-    rt_tile_round<HEAD, HEAD>(own_q, dq[0], scale); /* dq replaces q */
+    RT_UNROLL
+    for (int i = 0; i < ROWS / 16; i++) /* dq replaces q */
+        rt_tile_round<HEAD, HEAD>(own_q + 16 * i * RT_TILE_ROW(HEAD), dq[i], scale);
     rt_block_sync();
-    rt_tile_store<${threads}, KEEP, HEAD, DIM, DIM>(dqkv + q_at, ROW, q, queries, 0);
+    rt_tile_store<${threads}, QUERIES, HEAD, DIM, DIM>(dqkv + q_at, ROW, q, queries, 0);
 }
 
 //@   left = there(pass, "SEQ - query0")
@@ -344,11 +343,11 @@ ${fn}_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o, ${starts_in}const float *lse2,
 //@   local from = { "tiles", "numbers", "q_rows", "do_rows", "lse2", "deltas", "begin" }
 ${call("    " .. fn .. "_load_queries(", from, ");")}
 //@   if kept_kv then
-    uint32_t k_parts[HEAD / 16][4], v_parts[HEAD / 16][4];
+    uint32_t k_parts[1][HEAD / 16][4], v_parts[1][HEAD / 16][4];
     rt_cp_async_wait(1);
     rt_block_sync(); /* k and v have arrived */
-    rt_mma_keep<HEAD>(k_parts, own_k);
-    rt_mma_keep<HEAD>(v_parts, own_v);
+    rt_mma_keep<1, HEAD>(k_parts, own_k);
+    rt_mma_keep<1, HEAD>(v_parts, own_v);
 //@   end
     for (int turn = 0, head = head0, query0 = begin; head < head_end; turn = 1 - turn) {
         const rt_bf16 *q = tiles + turn * 2 * PASS_TILE, *d_out = q + PASS_TILE;
@@ -377,7 +376,7 @@ ${call("            " .. fn .. "_load_queries(", from, ");")}
         }
 //@   local and_more = masked and " || first_query + PASS > all_see" or ""
         const bool edge = own + 15 > first_query${and_more};
-//@   products(kept_kv, { "p", "k", "q" }, { "ds", "v", "d_out" })
+//@   products(kept_kv, "1, PASS", { "p", "k", "q" }, { "ds", "v", "d_out" })
         ${fn}_p_and_ds(p[0], ds[0], number, edge, ${starts_of}own, first_query);
         rt_mma_sums<1, COLUMNS, PASS, HEAD>(dv, p, d_out${plus});
         rt_mma_sums<1, COLUMNS, PASS, HEAD>(dk, ds, q${plus});
@@ -568,7 +567,7 @@ ${fn}_dkv(const ${elem} *qkv, const ${acc} *lse, const ${elem} *d_o,
 }
 //@ end
 
-//@ local names = mma and "HEAD COLUMNS KEEP_TILE PASS_TILE SCALE" or "ROWS PARTS"
+//@ local names = mma and "QUERIES ROWS KEYS HEAD COLUMNS QUERY_TILE KEY_TILE KEEP_TILE PASS_TILE SCALE" or "ROWS PARTS"
 //@ for name in ("SEQ ROW O_ROW DIM KEEP PASS " .. names):gmatch "%S+" do
 #undef ${name}
 //@ end
@@ -584,13 +583,13 @@ static void ${fn}(Rt *rt, const ${elem} *qkv, const ${elem} *o, const ${acc} *ls
 //@ local kv_blocks = blocks * kv_heads * sequences * (mma and parts or 1)
 //@ if mma then
     float *lse2 = (float *)(void *)workspace, *deltas = lse2 + ${heads * sequences * stride};
-    rt_launch(rt, &${fn}_dq_kernel, ${blocks * heads * sequences}, 1,
+    rt_launch(rt, &${fn}_dq_kernel, ${q_blocks * heads * sequences}, 1,
               (void *[]){ &qkv, &o, &lse, &d_o, ${args}&dqkv, &lse2, &deltas });
     rt_launch(rt, &${fn}_dkv_kernel, ${kv_blocks}, 1,
               (void *[]){ &qkv, &d_o, ${args}&lse2, &deltas, &dqkv });
 //@ else
     ${acc} *deltas = (${acc} *)(void *)workspace;
-    rt_launch(rt, &${fn}_dq_kernel, ${blocks * heads * sequences}, 1,
+    rt_launch(rt, &${fn}_dq_kernel, ${q_blocks * heads * sequences}, 1,
               (void *[]){ &qkv, &o, &lse, &d_o, ${args}&dqkv, &deltas });
     rt_launch(rt, &${fn}_dkv_kernel, ${kv_blocks}, 1,
               (void *[]){ &qkv, &lse, &d_o, ${args}&deltas, &dqkv });
