@@ -177,6 +177,23 @@ typedef struct RtMemory {
     int64_t bytes;
 } RtMemory;
 
+/* A kernel or product of the step alone, for --calibrate: what it computes, and a call of it on
+ * operands that lie one after the other at `at`. */
+typedef enum {
+    RT_TIMED_NT, RT_TIMED_NN, RT_TIMED_TN, /* products [m, k] x [k, n], in the forms of rt_gemm.h */
+    RT_TIMED_ATTENTION, RT_TIMED_ATTENTION_BWD, RT_TIMED_NORM, RT_TIMED_ELEMENTWISE
+} RtTimedKind;
+typedef struct RtTimed {
+    RtTimedKind kind;
+    const char *name;
+    int64_t m, n, k;         /* of a product; dtype: of its inputs */
+    RtDtype dtype;
+    double flops;
+    int64_t traffic_bytes;   /* operands read and written once */
+    int64_t bytes, out;      /* space that the call takes at `at`, and where its results begin */
+    void (*run)(Rt *rt, char *at); /* NULL: after the last */
+} RtTimed;
+
 typedef struct RtTrainer {
     const char *name;
     const char *generator;           /* "fsdpgen 0.1.0" */
@@ -238,6 +255,7 @@ typedef struct RtTrainer {
     int64_t library_bytes;
     const char *const *places;       /* names of schedule points: "layers.7 layer_forward" */
     int n_places;
+    const RtTimed *timed;            /* what --calibrate measures */
     int n_files;                     /* files of weights in a checkpoint; 0: it cannot write any */
     const char *config;              /* config.json of the model; NULL: Hugging Face has none */
     const char *numerics;            /* the parts of the numerics hash, a field per line */

@@ -39,6 +39,7 @@ typedef struct RtFlags {
     const char *meet;       /* CUDA: HOST:PORT where machines meet; NULL: the launcher's */
     const char *secret;     /* file with the job's secret; NULL: from the environment */
     bool tune_kernels;      /* CUDA: find algorithms for matrix products, without training */
+    const char *calibrate;  /* file for measured rates, without training */
     const char *profile;    /* CUDA: file for the times of kernels */
     const char *kernels;    /* file of chosen algorithms; NULL: the one beside the trainer */
     bool no_graphs;         /* CUDA: enqueue steps call by call */

@@ -111,6 +111,10 @@ static void prepare(Rt *rt, int fd)
     if (rt->rank == 0)
         rt_outputs_check(rt);
     rt_events_check(rt);
+    if (st->flags.calibrate != NULL) {
+        rt->trainer->setup(rt);
+        return;
+    }
     rt_enter(rt, RT_AT_DATA);
     if (st->flags.command != RT_SAMPLE)
         open_data(rt);
@@ -172,6 +176,12 @@ static bool work(Rt *rt)
     if (rt->state->flags.dry_run) {
         rt_dry_rank(rt);
         rt_comm_end(rt);
+        return false;
+    }
+    if (rt->state->flags.calibrate != NULL) {
+        rt_calibrate(rt);
+        rt_comm_end(rt);
+        conclude(rt, false);
         return false;
     }
     rt_complete_weights(rt);
@@ -259,6 +269,8 @@ static bool check_input(const RtTrainer *t, const RtFlags *f, char *error)
         return rt_sample_check(t, f, error);
     if (f->command == RT_EVAL)
         return rt_eval_check(t, f, error);
+    if (f->calibrate != NULL)
+        return true;
     RtTokens *tokens = rt_tokens_open(t, f->data, f->n_data, error);
     if (tokens == NULL)
         return false;

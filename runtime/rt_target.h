@@ -113,6 +113,16 @@ void rt_merge(Rt *rt, void *node, void *partials, int64_t elems);
 /* The loss that an evaluation left in the loss slot; resets the slot to zero. */
 double rt_loss_take(Rt *rt);
 
+/* ---- measuring (--calibrate) ------------------------------------------------- */
+
+/* Seconds that what is computed between the two took; on CUDA by events on the compute stream. */
+void rt_lap_begin(Rt *rt);
+double rt_lap_end(Rt *rt);
+/* Copies within the local space, as fast as this rank can; and the least that can be started:
+ * threads that do nothing, or a launch of 4 bytes at `at`. */
+void rt_copy(Rt *rt, char *to, const char *from, int64_t bytes);
+void rt_launch_least(Rt *rt, char *at);
+
 /* ---- memory ---------------------------------------------------------------------- */
 
 int64_t rt_memory_high_water_bytes(void);

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x0f23cc0811ee156c || TRAINER_IDENTITY != 0x0a3fc3ae7f3c72af
+#if MATH_IDENTITY != 0x0f23cc0811ee156c || TRAINER_IDENTITY != 0xe087d736222860bc
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

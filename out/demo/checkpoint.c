@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x0a3fc3ae7f3c72af
+#if TRAINER_IDENTITY != 0xe087d736222860bc
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

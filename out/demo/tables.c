@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x0a3fc3ae7f3c72af
+#if TRAINER_IDENTITY != 0xe087d736222860bc
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

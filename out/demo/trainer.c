@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x0a3fc3ae7f3c72af
+#if TRAINER_IDENTITY != 0xe087d736222860bc
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x0a3fc3ae7f3c72af
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xe087d736222860bc
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -27,7 +27,7 @@ static const RtTrainer trainer = {
     .name = "demo",
     .generator = "fsdpgen 0.1.0",
     .numerics_hash = UINT64_C(0x73de73a80d95f0f3),
-    .identity = UINT64_C(0x0a3fc3ae7f3c72af),
+    .identity = UINT64_C(0xe087d736222860bc),
     .mesh = "{\"pipeline\": 1, \"replicate\": 1, \"shard\": 2, \"context\": 1, \"tensor\": 1}",
     .build_flags = TRAINER_BUILD_FLAGS,
     .arithmetic = TRAINER_ARITHMETIC,
@@ -86,6 +86,8 @@ static const RtTrainer trainer = {
     .row_offset = ROW,
     .logits_offset = LOGITS,
     .control_offset = CONTROL,
+
+    .timed = trainer_timed,
 
     .n_files = 1, /* files of weights in a checkpoint */
     .config = trainer_config,

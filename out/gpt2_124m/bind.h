@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x038d4f9f14ffac71 || TRAINER_IDENTITY != 0x69c1ea375a18a168
+#if MATH_IDENTITY != 0x038d4f9f14ffac71 || TRAINER_IDENTITY != 0x621b694aaa2fee7d
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x72d28f7701ce9c04
+#if TRAINER_IDENTITY != 0x72eef92b22c39a0d
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xe507b730d38430f0 || TRAINER_IDENTITY != 0x72d28f7701ce9c04
+#if MATH_IDENTITY != 0xe507b730d38430f0 || TRAINER_IDENTITY != 0x72eef92b22c39a0d
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -370,9 +370,38 @@ static const char *about_checkpoints(const RtFlags *f)
                                        : NULL;
 }
 
+/* --calibrate measures and exits: the flags that it takes besides. */
+static bool calibrate_takes(const char *name)
+{
+    static const char *const names[] = {
+        "calibrate", "threads", "local", "deadline", "secret",   "guard", "force",
+        "quiet",     "verbose", "color", "kernels",  "loopback", "meet"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static int check_calibrate(const RtFlags *f)
+{
+    for (int i = 1; i < f->argc; i++) {
+        const char *word = f->argv[i];
+        const RtFlag *flag = strncmp(word, "--", 2) == 0
+                                 ? find(f->command, word + 2, strcspn(word + 2, "="))
+                                 : NULL;
+        if (flag != NULL && !calibrate_takes(flag->name)) {
+            return usage("--calibrate measures and trains nothing: leave --%s out",
+                         flag->name);
+        }
+    }
+    return -1;
+}
+
 /* Flags that require others. */
 static int check_flags(RtFlags *f, const RtTrainer *t)
 {
+    if (f->calibrate != NULL && check_calibrate(f) >= 0)
+        return RT_EXIT_USAGE;
     if (f->n_eval == 0 && (f->eval_every > 0 || f->eval_sequences > 0)) {
         return usage("--%s needs --eval FILE",
                      f->eval_every > 0 ? "eval-every" : "eval-sequences");
@@ -389,7 +418,8 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
         f->steps = 0;          /* known when the data are (rt_tokens_epochs) */
     } else if (f->steps < 0) { /* not given */
         f->steps = t->schedule.steps;
-        if (f->steps <= 0 && !f->numerics_hash && !f->tune_kernels)
+        if (f->steps <= 0 && !f->numerics_hash && !f->tune_kernels &&
+            f->calibrate == NULL)
             return usage("--steps N is needed: the description's schedule has no end");
     }
     f->seed_given = f->seed >= 0;

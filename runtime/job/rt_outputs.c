@@ -224,7 +224,7 @@ static bool is_of(const char *path, const char *read, bool own)
                               : same_inode(&x, &y);
 }
 
-enum { N_NAMED = 4 };
+enum { N_NAMED = 5 };
 
 static void name_all(const RtFlags *f, Named *named)
 {
@@ -236,6 +236,7 @@ static void name_all(const RtFlags *f, Named *named)
          NULL},
         {"profile", f->profile, "{\"steps\": #, \"step_seconds\": #, \"kernels\": [",
          true, NULL},
+        {"calibrate", f->calibrate, "{\"fsdpgen_rates\": #", true, NULL},
     };
     memcpy(named, all, sizeof all);
 }

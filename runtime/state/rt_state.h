@@ -75,6 +75,10 @@ static inline bool rt_is_of_bytes(const RtTrainer *t)
 }
 void rt_evaluated(Rt *rt); /* collective: `trainer eval` */
 
+/* ---- rt_calibrate.c: --calibrate ------------------------------------------------- */
+
+void rt_calibrate(Rt *rt); /* collective */
+
 /* ---- rt_log.c: --log, --stats ---------------------------------------------------- */
 
 void rt_log_start(Rt *rt);

@@ -23,6 +23,7 @@
 #define trainer_numerics trainer_numerics_${identity} /* checkpoint.c */
 #define trainer_step     trainer_step_${identity}     /* step.c */
 #define trainer_setup    trainer_setup_${identity}    /* bind.c */
+#define trainer_timed    trainer_timed_${identity}    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {
@@ -105,6 +106,7 @@ extern const char trainer_numerics[];
 
 /* bind.c */
 void trainer_setup(Rt *rt); /* constants of the model; once */
+extern const RtTimed trainer_timed[]; /* kernels alone, to be measured */
 
 /* step.c */
 void trainer_step(Rt *rt);  /* one step of the optimizer */

@@ -156,6 +156,8 @@ static const RtTrainer trainer = {
     .library_bytes = ${library_bytes},
 //@ end
 
+    .timed = trainer_timed,
+
     .n_files = ${n_files}, /* files of weights in a checkpoint */
 //@ if config_lines then
     .config = trainer_config,

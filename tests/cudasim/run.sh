@@ -496,6 +496,7 @@ part faults:llama faults
 part unordered:llama turn 1 2 unordered
 part unmet:llama turn 0 2 unmet
 part tuning:llama turn 1 2 tuning
+part calibration:llama turn 0 2 calibration
 part compiled_at_start:llama compiled_at_start
 part graphs turn 0 2 graphs
 part machines machines

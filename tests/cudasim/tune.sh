@@ -119,3 +119,24 @@ other_choices() {
     check "ranks with different algorithms do not train" \
         grep -q "has another platform hash .*, algorithms" "$two.log"
 }
+
+# trainer --calibrate on the simulated device: its times mean nothing, but the table is whole, by
+# the same code as the CPU's, and every product runs alone.
+calibration() {
+    local dir=$WORK/calibrate
+    trainer "$dir" tiny_llama cuda --set mesh.shard=2 && CUDASIM_UNCHECKED=1 build_cuda "$dir" ||
+        { bad "--calibrate: no trainer" "$dir.log"; return; }
+    timeout 90 "$dir/trainer" --calibrate "$dir.json" --loopback --threads 1 >>"$dir.log" 2>&1 ||
+        { bad "--calibrate on the simulated device" "$dir.log"; return; }
+    check "--calibrate: the table of a device" python3 - "$dir.json" "$dir/kernels.c" <<'END'
+import json, re, sys
+t, code = json.load(open(sys.argv[1])), open(sys.argv[2]).read()
+assert t["target"] == "cuda" and t["ranks"] == 2
+wanted = set(re.findall(r"\.op = RT_(\w+), \.m = (\d+), \.n = (\d+), \.k = (\d+),", code))
+found = {(p["form"].upper(), str(p["m"]), str(p["n"]), str(p["k"])) for p in t["products"]}
+assert wanted == found, wanted ^ found
+assert t["rates"]["product_gflops"] > 0, t # the simulated clock has no time for other kernels
+assert {c["kind"] for c in t["collectives"]} == {"all_gather", "reduce_scatter"}, t
+assert t["contention"] >= 1, t
+END
+}

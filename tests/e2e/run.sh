@@ -20,6 +20,7 @@ set -u
 . "$ROOT/tests/e2e/evaluate.sh"
 . "$ROOT/tests/e2e/sft.sh"
 . "$ROOT/tests/e2e/new_rows.sh"
+. "$ROOT/tests/e2e/calibrate.sh"
 . "$ROOT/tests/e2e/planted.sh"
 
 data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
@@ -34,6 +35,7 @@ equal_bits_suite() {
     fi
 }
 
+part calibrate calibrate
 part param_counts param_counts
 part shipped shipped
 part outside_user outside_user
