@@ -40,6 +40,8 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     bool check_drift, force, json;
     bool quiet;              /* files_write: does not report what it wrote */
     bool plan_only, allow_numerics; /* tune */
+    bool exact;              /* bytes of plans over the budget, too: size */
+    OptionList gpus, prices; /* size */
     int64_t measure, steps, minutes;
     const char *data, *wisdom, *work;
     bool trainer;            /* completion: for trainers */

@@ -188,6 +188,8 @@ static int run_command(Gen *g, char **argv)
         return test_op_run(g, argv);
     if (!strcmp(g->opt.command, "tune"))
         return tune_command(g);
+    if (!strcmp(g->opt.command, "size"))
+        return size_command(g);
     code = child_run(g, &default_limits, drive);
     if (code == EXIT_DONE && !strcmp(g->opt.command, "generate") && !g->opt.dump)
         code = files_write(g);

@@ -80,7 +80,7 @@ static void judge_bound(Gen *g)
 {
     const Model *m = &g->model;
 
-    if (strcmp(g->opt.command, "tune") != 0 || m->budget_bytes == 0 ||
+    if (strcmp(g->opt.command, "tune") != 0 || g->opt.exact || m->budget_bytes == 0 ||
         plan_least_bytes(g) <= m->budget_bytes)
         return;
     diag_add(g, DIAG_ERROR, (Pos){0}, NULL, "the plan needs more than the budget");

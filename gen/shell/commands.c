@@ -20,8 +20,9 @@ enum {
     REPORT = 1 << 8,
     TEST_OP = 1 << 9,
     TUNE = 1 << 10,
+    SIZE = 1 << 11,
     DESCRIPTION =
-        GENERATE | PLAN | CHECK | DIFF | TUNE /* commands that run a description */
+        GENERATE | PLAN | CHECK | DIFF | TUNE | SIZE /* commands that run a description */
 };
 
 /* ---- names to choose from -------------------------------------------------------- */
@@ -89,10 +90,14 @@ static const Option options[] = {
      STORE_TEXT, VALUE_DIR, AT(work), TUNE, NULL, 0},
     {0, "allow-numerics", NULL, "rank candidates with other numerics hashes, too",
      STORE_SWITCH, VALUE_NONE, AT(allow_numerics), TUNE, NULL, 0},
+    {0, "gpu", "NAME", "only this GPU (repeat it for several)", STORE_LIST, VALUE_TEXT,
+     AT(gpus), SIZE, NULL, 0},
+    {0, "price", "GPU=USD", "what an hour of one costs: --price h100=2.50", STORE_LIST,
+     VALUE_TEXT, AT(prices), SIZE, NULL, 0},
     {0, "set", "FIELD=VALUE", "override a field: --set optimizer.lr=1e-4", STORE_LIST,
      VALUE_FIELD, AT(sets), DESCRIPTION, NULL, 0},
     {0, "target", "NAME", "replace the whole target: cpu, cuda", STORE_TEXT, VALUE_TEXT,
-     AT(target), DESCRIPTION, target_name, 0},
+     AT(target), DESCRIPTION & ~SIZE, target_name, 0},
     {0, "path", "DIR", "look for required modules there too", STORE_LIST, VALUE_DIR,
      AT(paths), DESCRIPTION, NULL, 0},
     {0, "ops", "DIR", "add op folders, or replace built-in ones", STORE_TEXT, VALUE_DIR,
@@ -138,7 +143,7 @@ static const Option options[] = {
     {0, "accelerate", "FILE", "what `accelerate config` wrote", STORE_TEXT, VALUE_FILE,
      AT(accelerate), IMPORT, NULL, 0},
     {0, "json", NULL, "print as JSON", STORE_SWITCH, VALUE_NONE, AT(json),
-     PLAN | DIFF | TUNE, NULL, 0},
+     PLAN | DIFF | TUNE | SIZE, NULL, 0},
     {0, "json", NULL, "print the figures as JSON", STORE_SWITCH, VALUE_NONE, AT(json),
      REPORT, NULL, 0},
     {0, "color", "WHEN", "auto, always or never", STORE_TEXT, VALUE_CHOICE, AT(color),
@@ -197,6 +202,20 @@ const Command shell_commands[] = {
      .most = -1,
      .lack = "no description is given",
      .bit = TUNE,
+     .options = options},
+    {.name = "size",
+     .what = "print what descriptions need and cost on each GPU",
+     .usage = {"MODEL.lua..."},
+     .more =
+         "For the ranks of each description's mesh: whether it fits, a rank's bytes, "
+         "predicted\ntokens a second, GPU hours and dollars for a billion tokens. What "
+         "does not fit is\nplanned again with recompute = \"auto\".",
+     .exits = "0 done, 1 an error in a description, 2 usage, 70 a bug.",
+     .words = VALUE_LUA,
+     .least = 1,
+     .most = -1,
+     .lack = "no description is given",
+     .bit = SIZE,
      .options = options},
     {.name = "import",
      .what = "print a Hugging Face or Accelerate configuration as Lua",

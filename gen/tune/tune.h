@@ -25,7 +25,7 @@ typedef struct TunePlan {
     uint64_t fields;         /* with fields_only: the hash of all resolved fields, 0: an error */
     uint64_t numerics, resolved; /* hashes: of the numerics, of all resolved fields, */
     uint64_t program;        /* of all instructions of a step */
-    int64_t bytes, budget_bytes; /* a rank */
+    int64_t params, bytes, budget_bytes; /* of the model; of a rank */
     double seconds;          /* a step, predicted */
     int64_t step_tokens, seq_tokens, vocab, global_batch; /* of all ranks; sequences */
     int64_t world_size, node_ranks, blocks, rounds, document_end; /* -1: no documents */
@@ -115,6 +115,9 @@ void tune_override(const Tune *t, Text *to); /* the best one, as a description *
 /* tune_page.c: the file of --html; may it be written? Both return an exit code. */
 int tune_page_check(Gen *g);
 int tune_page(const Tune *t);
+
+/* size.c: `fsdpgen size`. Returns an exit code. */
+int size_command(Gen *g);
 
 /* tune.c. Returns an exit code. */
 int tune_command(Gen *g);

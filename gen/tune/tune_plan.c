@@ -56,6 +56,7 @@ static void fill(Gen *g, TunePlan *p)
     p->numerics = g->numerics_hash;
     p->resolved = hash_text(m->resolved_lua);
     p->program = program_hash(g);
+    p->params = plan_params(g);
     p->bytes = b.total;
     p->budget_bytes = m->budget_bytes;
     p->seconds = g->prog.step_seconds;

@@ -1,10 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh. What pages say of fields and flags is what the code says of itself.
 
-generated() { # PAGE BEGIN END [WHAT]: the part between two comments is what fsdpgen docs prints
+printed() {
+    if [ "${1:-}" != size ]; then
+        "$FSDPGEN" docs "$@"
+        return
+    fi
+    echo '```text'
+    "$FSDPGEN" size models/[g-z]*.lua --gpu a100-80gb --gpu h100 --gpu h200 --gpu b200 --gpu rtx4090 \
+        --price a100-80gb=1.50 --price h100=2.50 --price h200=3.00 --price b200=5.00 --price rtx4090=0.40
+    echo '```'
+}
+
+generated() { # PAGE NAME [WHAT]: the part between two comments is what fsdpgen docs prints
     sed -n "/^<!-- $2 -->\$/,/^<!-- end of $2 -->\$/p" "$1" | sed '1d;$d' >"$WORK/page_part"
     # shellcheck disable=SC2086
-    "$FSDPGEN" docs ${3:-} | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}' >"$WORK/docs_part"
+    printed ${3:-} | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}' >"$WORK/docs_part"
     if [ "$update" = 1 ]; then # with --update the page gets it
         awk -v from="<!-- $2 -->" -v to="<!-- end of $2 -->" -v part="$WORK/docs_part" '
             $0 == to { while ((getline line <part) > 0) print line; inside = 0 }
@@ -12,11 +23,12 @@ generated() { # PAGE BEGIN END [WHAT]: the part between two comments is what fsd
             $0 == from { inside = 1 }' "$1" >"$WORK/page" && cp "$WORK/page" "$1"
         cp "$WORK/docs_part" "$WORK/page_part"
     fi
-    check "$1 has what fsdpgen docs ${3:-} prints" diff "$WORK/page_part" "$WORK/docs_part"
+    check "$1 has what $2 prints" diff "$WORK/page_part" "$WORK/docs_part"
 }
 
 generated docs/reference.md "fsdpgen docs"
 generated docs/reference.md "fsdpgen docs options" options
 generated docs/op_list.md "fsdpgen docs ops" ops
+generated docs/sizing.md "fsdpgen size" size
 generated docs/trainer.md "fsdpgen docs trainer-options" trainer-options
 generated docs/migrate.md "fsdpgen docs accelerate" accelerate

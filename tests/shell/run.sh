@@ -6,7 +6,7 @@
 set -u
 . "$(cd "$(dirname "$0")/.." && pwd)/lib.sh"
 here=$ROOT/tests/shell
-commands="generate plan check import diff report init test-op tune tokenize completion"
+commands="generate plan check import diff report init test-op tune size tokenize completion"
 
 # wrong WHAT LINE ARGS...: exit 2, nothing on stdout, and that line first on stderr
 wrong() {
@@ -27,9 +27,9 @@ options() {
     wrong "one like none" "check: unknown option --frobnicate; a field of the description is set by --set FIELD=VALUE" check x.lua --frobnicate
     wrong "another command's" 'check: --output is not an option of `check`, but of: generate, tune, report, tokenize' check x.lua --output d
     wrong "another command's, by its letter" 'check: --output is not an option of `check`, but of: generate, tune, report, tokenize' check x.lua -o d
-    wrong "one of plan, for the default" '--json is not an option of `generate`, but of: plan, tune, diff, report' x.lua -o d --json
+    wrong "one of plan, for the default" '--json is not an option of `generate`, but of: plan, tune, size, diff, report' x.lua -o d --json
     wrong "one of tokenize" 'diff: --decode is not an option of `diff`, but of: tokenize' diff a b --decode
-    wrong "one of plan, for tokenize" 'tokenize: --json is not an option of `tokenize`, but of: plan, tune, diff, report' \
+    wrong "one of plan, for tokenize" 'tokenize: --json is not an option of `tokenize`, but of: plan, tune, size, diff, report' \
         tokenize --json x.txt
     wrong "an unknown command" \
         "unknown command plam; did you mean plan; without a command a description is generated" plam
@@ -106,7 +106,7 @@ completion_bash() {
         completes fsdpgen "options of $command" "$(named "$command" | sort | xargs)" "$command" --
     done
     completes fsdpgen "commands" "plan" pl
-    completes fsdpgen "commands and descriptions" "a.lua b c.lua check completion diff folder generate import init plan report test-op tokenize tune" ""
+    completes fsdpgen "commands and descriptions" "a.lua b c.lua check completion diff folder generate import init plan report size test-op tokenize tune" ""
     completes fsdpgen "descriptions" "a.lua b c.lua folder" plan ""
     completes fsdpgen "passes" "shard" plan a.lua --dump sh
     completes fsdpgen "passes, behind =" "schedule" plan a.lua --dump=sche

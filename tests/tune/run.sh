@@ -107,6 +107,34 @@ grid() {
         test $((cost * 10 * 3)) -lt $((one * n))
 }
 
+# ---- sizes -----------------------------------------------------------------------------------------
+
+# Each row has the bytes and the rate of a plan for that GPU; prices are given, never assumed.
+sizes() {
+    local models="$ROOT/models/llama8b.lua $ROOT/models/gpt2_124m.lua"
+    "$FSDPGEN" size $models --json --gpu h100 --gpu rtx4090 --price h100=2.5 >"$WORK/size.json"
+    check "fsdpgen size" test $? = 0
+    check "its rows are plans" python3 "$here/sizes.py" "$FSDPGEN" "$WORK/size.json" h100=2.5
+    "$FSDPGEN" size $models --set mesh.shard=4 >"$WORK/size.txt"
+    check "all GPUs, other ranks" test "$(grep -c 'GiB of' "$WORK/size.txt") $(grep -c ' 4 ranks' "$WORK/size.txt")" = '16 2'
+    refused 1 'size: --gpu h1000: no such GPU' $models --gpu h1000
+    refused 1 'size: --price h100 is not GPU=USD' $models --price h100
+    refused 1 'size: --price h100=x is not GPU=USD' $models --price h100=x
+    refused 1 'size: --price h100=-1 is not GPU=USD' $models --price h100=-1
+    refused 1 'size: --price h101: no such GPU' $models --price h101=2
+    refused 1 'seq: 0 is too small' $models --set seq=0
+    refused 1 'no/such.lua: error' no/such.lua
+    refused 2 'no description is given'
+    refused 2 '--target is not an option of .size.' $models --target cpu
+}
+refused() { # CODE PATTERN ARGUMENTS...
+    local code=$1 pattern=$2
+    shift 2
+    "$FSDPGEN" size "$@" >"$WORK/size.out" 2>"$WORK/size.err"
+    check "size $*: code $code" test $? = "$code"
+    check "size $*: $pattern" grep -q -- "$pattern" "$WORK/size.err"
+}
+
 # ---- the override ----------------------------------------------------------------------------------
 
 override() {
@@ -291,6 +319,7 @@ part words words
 part plans plans
 part shared shared
 part grid turn 2 3 grid
+part sizes sizes
 part override override
 part measured measured
 part exhaustive:measured exhaustive

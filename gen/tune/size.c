@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* size.c: `fsdpgen size MODEL.lua...`. In: descriptions. Out: of each, on each GPU and
+ * the ranks of its mesh: whether it fits, a rank's bytes, predicted tokens a second, the
+ * hours of all GPUs for a billion tokens, and what they cost at the prices that are
+ * given.
+ *
+ * A description that does not fit is planned again with recompute = "auto", which changes
+ * no bit. Rates and memories of GPUs are those of gen/lua/describe.lua; prices are given
+ * by the user. */
+#include "tune/tune.h"
+
+#include "base/child.h"
+#include "base/show.h"
+#include "describe/load.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double tokens_priced = 1e9;
+
+typedef struct Price {
+    const char *gpu;
+    double usd; /* an hour of one */
+} Price;
+
+typedef struct Size {
+    Gen *g;
+    Text names; /* of GPUs, each with a NUL behind it */
+    struct {
+        Price *items;
+        int count, cap;
+    } prices;
+    json_t *rows; /* of --json */
+    int sized;    /* descriptions */
+} Size;
+
+static int wrong(Gen *g, const char *help, const char *text)
+{
+    diag_add(g, DIAG_ERROR, (Pos){0}, help, "size: %s", text);
+    return diag_finish(g);
+}
+
+/* ---- GPUs and prices ------------------------------------------------------------- */
+
+/* In a child: the values that the field target.gpu of cuda takes. */
+static int put_gpus(Gen *g, void *with)
+{
+    const Kind *cuda;
+    const Field *gpu;
+
+    (void)with;
+    loader_open(g);
+    diag_stop_on_errors(g);
+    cuda = kinds_find(&g->loader->kinds, "cuda");
+    gpu = cuda ? fields_find(cuda->fields, "gpu") : NULL;
+    gen_require(gpu, "describe.lua has no target.gpu");
+    for (int i = 0; i < gpu->values.count; i++)
+        child_put(gpu->values.items[i], strlen(gpu->values.items[i]) + 1);
+    return EXIT_DONE;
+}
+
+static bool take_gpus(void *with, const char *s, size_t n)
+{
+    text_add(&((Size *)with)->names, s, n);
+    return true;
+}
+
+static const char *next_gpu(const Size *z, const char *at)
+{
+    at = at ? at + strlen(at) + 1 : z->names.s;
+    return at && at < z->names.s + z->names.len ? at : NULL;
+}
+
+static bool is_gpu(const Size *z, const char *name)
+{
+    for (const char *at = next_gpu(z, NULL); at; at = next_gpu(z, at))
+        if (!strcmp(at, name))
+            return true;
+    return false;
+}
+
+static const char *gpus_text(const Size *z)
+{
+    Text t = {.g = z->g};
+
+    for (const char *at = next_gpu(z, NULL); at; at = next_gpu(z, at))
+        text_printf(&t, "%s%s", t.len ? ", " : "", at);
+    return t.s;
+}
+
+/* Are all names of GPUs known? --price GPU=USD as well. */
+static int read_gpus(Size *z)
+{
+    Gen *g = z->g;
+
+    for (int i = 0; i < g->opt.gpus.count; i++)
+        if (!is_gpu(z, g->opt.gpus.items[i]))
+            return wrong(g, gen_printf(g, "use one of %s", gpus_text(z)),
+                         gen_printf(g, "--gpu %s: no such GPU", g->opt.gpus.items[i]));
+    for (int i = 0; i < g->opt.prices.count; i++) {
+        const char *s = g->opt.prices.items[i], *eq = strchr(s, '=');
+        const char *name = eq ? gen_strndup(g, s, (size_t)(eq - s)) : s;
+        char *end = NULL;
+        const double usd = eq ? strtod(eq + 1, &end) : 0;
+
+        if (!eq || !end || end == eq + 1 || *end || !(usd >= 0) || usd > 1e6)
+            return wrong(g, "write --price h100=2.50: dollars for an hour of one GPU",
+                         gen_printf(g, "--price %s is not GPU=USD", s));
+        if (!is_gpu(z, name))
+            return wrong(g, gen_printf(g, "use one of %s", gpus_text(z)),
+                         gen_printf(g, "--price %s: no such GPU", name));
+        *gen_push(g, &z->prices) = (Price){name, usd};
+    }
+    return EXIT_DONE;
+}
+
+/* Negative: not given. */
+static double price_of(const Size *z, const char *gpu)
+{
+    double usd = -1;
+
+    for (int i = 0; i < z->prices.count; i++)
+        usd = strcmp(z->prices.items[i].gpu, gpu) ? usd : z->prices.items[i].usd;
+    return usd;
+}
+
+/* ---- one description ------------------------------------------------------------- */
+
+typedef struct SizeRow {
+    const char *gpu;
+    OptionList described, recomputed; /* what both plans set */
+    TunePlan plan, again;
+    bool taken; /* the second one */
+} SizeRow;
+
+typedef struct SizeRows {
+    SizeRow *items;
+    int count, cap;
+} SizeRows;
+
+static int plan_rows(Gen *own, SizeRows *rows)
+{
+    TuneJob *jobs = gen_alloc(own, sizeof *jobs * (size_t)(rows->count + 1));
+    int n = 0, code;
+
+    for (int i = 0; i < rows->count; i++)
+        jobs[n++] = (TuneJob){&rows->items[i].described, &rows->items[i].plan};
+    code = tune_plan(own, jobs, n, false, NULL, NULL);
+    n = 0;
+    for (int i = 0; i < rows->count; i++)
+        if (rows->items[i].plan.code == EXIT_FIT && !rows->items[i].plan.auto_recompute)
+            jobs[n++] = (TuneJob){&rows->items[i].recomputed, &rows->items[i].again};
+    if (code == EXIT_DONE && n)
+        code = tune_plan(own, jobs, n, false, NULL, NULL);
+    for (int i = 0; i < rows->count; i++) {
+        SizeRow *r = &rows->items[i];
+
+        r->taken = r->plan.code == EXIT_FIT && r->again.step_tokens > 0;
+        r->plan = r->taken ? r->again : r->plan;
+    }
+    return code;
+}
+
+static SizeRows make_rows(Size *z, Gen *own)
+{
+    SizeRows rows = {0};
+
+    for (const char *at = next_gpu(z, NULL); at; at = next_gpu(z, at)) {
+        bool wanted = z->g->opt.gpus.count == 0;
+        SizeRow *r;
+
+        for (int i = 0; i < z->g->opt.gpus.count; i++)
+            wanted = wanted || !strcmp(z->g->opt.gpus.items[i], at);
+        if (!wanted)
+            continue;
+        r = gen_push(own, &rows);
+        r->gpu = at;
+        *gen_push(own, &r->described) = gen_printf(own, "target.gpu=%s", at);
+        *gen_push(own, &r->recomputed) = r->described.items[0];
+        *gen_push(own, &r->recomputed) = "recompute=auto";
+    }
+    return rows;
+}
+
+static double hours_of(const TunePlan *p)
+{
+    return tokens_priced / (double)p->step_tokens * p->seconds / 3600 *
+           (double)p->world_size;
+}
+
+static void print_rows(const Size *z, const SizeRows *rows, const char *file)
+{
+    const TunePlan *p = &rows->items[0].plan;
+    Gen *g = z->g;
+
+    if (z->sized == 0)
+        printf("GPU hours%s of a billion tokens, at assumed rates\n",
+               z->prices.count ? " and dollars" : "");
+    printf("%s: %s parameters, %" PRId64 " rank%s, %s tokens a step\n", file,
+           show_count(g, (double)p->params), p->world_size, p->world_size == 1 ? "" : "s",
+           show_grouped(g, p->step_tokens));
+    for (int i = 0; i < rows->count; i++) {
+        const SizeRow *r = &rows->items[i];
+        const double usd = price_of(z, r->gpu), hours = hours_of(&r->plan);
+
+        printf("  %-10s  %10s of %10s  ", r->gpu, show_bytes(g, r->plan.bytes),
+               show_bytes(g, r->plan.budget_bytes));
+        if (r->plan.code != EXIT_DONE) {
+            printf("does not fit%s\n", r->taken ? ", nor with recompute = \"auto\"" : "");
+            continue;
+        }
+        printf("%12s tokens/s  %8.4g GPU hours",
+               show_grouped(g, (int64_t)((double)r->plan.step_tokens / r->plan.seconds)),
+               hours);
+        if (usd >= 0)
+            printf("  %8.4g USD", usd * hours);
+        printf("%s\n", r->taken ? "  recompute = \"auto\"" : "");
+    }
+}
+
+static void add_json(Size *z, const SizeRows *rows, const char *file)
+{
+    for (int i = 0; i < rows->count; i++) {
+        const SizeRow *r = &rows->items[i];
+        const bool fits = r->plan.code == EXIT_DONE;
+        const double usd = price_of(z, r->gpu), hours = hours_of(&r->plan);
+
+        json_array_append_new(
+            z->rows,
+            json_pack("{s:s, s:s, s:I, s:I, s:b, s:I, s:I, s:b, s:o, s:o, s:o}", "model",
+                      file, "gpu", r->gpu, "params", (json_int_t)r->plan.params, "ranks",
+                      (json_int_t)r->plan.world_size, "fits", fits, "rank_bytes",
+                      (json_int_t)r->plan.bytes, "budget_bytes",
+                      (json_int_t)r->plan.budget_bytes, "recompute_auto", r->taken,
+                      "tokens_per_second",
+                      fits ? json_real((double)r->plan.step_tokens / r->plan.seconds)
+                           : json_null(),
+                      "gpu_hours", fits ? json_real(hours) : json_null(), "usd",
+                      fits && usd >= 0 ? json_real(usd * hours) : json_null()));
+    }
+}
+
+static int size_one(Size *z, const char *file)
+{
+    Gen own = {.opt = z->g->opt};
+    SizeRows rows;
+    int code;
+
+    own.opt.input = file;
+    own.opt.target = "cuda";
+    own.opt.exact = true;
+    own.base.color = z->g->base.color;
+    rows = make_rows(z, &own);
+    code = plan_rows(&own, &rows);
+    for (int i = 0; i < rows.count && code == EXIT_DONE; i++)
+        if (rows.items[i].plan.code != EXIT_DONE && rows.items[i].plan.code != EXIT_FIT)
+            code = tune_check(&own, &rows.items[i].described); /* its messages */
+    if (code != EXIT_DONE)
+        return code;
+    if (z->g->opt.json)
+        add_json(z, &rows, file);
+    else
+        print_rows(z, &rows, file);
+    z->sized++;
+    return EXIT_DONE;
+}
+
+/* ---- the command ----------------------------------------------------------------- */
+
+int size_command(Gen *g)
+{
+    Size z = {.g = g, .names = {.g = g}, .rows = json_array()};
+    Gen own = {.opt = g->opt};
+    const ChildWork work = {.what = "the list of GPUs",
+                            .cause = "is there a loop in a rule of --ops?",
+                            .with = &z,
+                            .work = put_gpus,
+                            .take = take_gpus};
+    int code = child_stream(&own, &default_limits, &work);
+    char *s;
+
+    if (code == EXIT_DONE)
+        code = read_gpus(&z);
+    for (int i = 0; i < g->opt.words.count && code == EXIT_DONE; i++)
+        code = size_one(&z, g->opt.words.items[i]);
+    if (code == EXIT_DONE && g->opt.json) {
+        s = json_dumps(z.rows,
+                       JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
+        gen_require(s, "size: JSON");
+        printf("%s\n", s);
+        free(s);
+    }
+    json_decref(z.rows);
+    return code;
+}
