@@ -276,7 +276,7 @@ function Parser:sum()
   return value
 end
 
--- names(token, feature): what a name is, if no input; it may refuse by formula.mistake.
+-- names(token, feature): the node of a name that is not an input; may call formula.mistake.
 function formula.parse(pool, text, names)
   local p = setmetatable({ pool = pool, text = text, at = 1, depth = 0, names = names }, Parser)
   if #text > most.bytes then
@@ -395,8 +395,8 @@ local function holds(cmp, a, b)
 end
 
 -- The values of all nodes of an order, by node. leaf(node): of inputs and attributes.
--- arithmetic: functions add, sub, mul, div, num and those of one argument, which round as
--- somebody's does.
+-- arithmetic: functions add, sub, mul, div, num and those of one argument; they round as the
+-- caller wants.
 function formula.evaluate(order, leaf, arithmetic)
   local value = {}
   for _, node in ipairs(order) do

@@ -113,8 +113,8 @@ function Chain:compose()
   end
 end
 
--- The input whose bytes the value may take: that which its op allows, or if it is made here, too,
--- the op of that one.
+-- The input whose bytes the value may take: the one that its op allows; if this chain makes that one
+-- too, the one that its op allows, and so on.
 function Chain:alias(value)
   local o, taken = self.at[value], self.taken
   local made = self.maker[value]

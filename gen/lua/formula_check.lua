@@ -10,7 +10,7 @@ local grain = { bf16 = 2 ^ 5, f16 = 2 ^ 7, f32 = 2 ^ 9, f64 = 2 ^ 11 }
 
 local function to(dtype, v) return math.floor(v * grain[dtype] + 0.5) / grain[dtype] end
 
--- Functions that cannot be confused; nothing else is asked of them.
+-- Any functions will do that differ from each other.
 local arithmetic = {
   num = function(v) return v end,
   add = function(a, b) return a + b end,

@@ -24,7 +24,7 @@ function Build:neg(a)
   return a.op == "neg" and a[1] or self.pool:call("neg", a)
 end
 
--- c times what is left of a node, to collect equal terms.
+-- A node as a constant c times the rest, to collect equal terms.
 local function factor(node)
   if node.op == "mul" and is_num(node[1]) then return node[1].value, node[2] end
   return 1, node

@@ -9,7 +9,7 @@ local function dims(o)
   return o.feature and "d" or o.parts and fmt("t %d*d", #o.parts) or "t d"
 end
 
--- Elements of a row of the operand, and where its part begins.
+-- The elements of an operand's row, and the first of its part.
 local function stride(o, d) return o.feature and 0 or (o.parts and #o.parts or 1) * d end
 
 -- run(n, arithmetic): outputs computed element by element, into n's lists.

@@ -36,7 +36,7 @@ end
 
 local statements = {}
 
--- All up to {% NAME %} of one of the names, which is returned; the tag is not yet closed.
+-- Reads to {% NAME %}, for any of the names, and returns it; the tag is not yet closed.
 function P:block(opened, ...)
     local list, ends = {}, {}
     for _, name in ipairs { ... } do ends[name] = true end
@@ -66,7 +66,7 @@ function P:block(opened, ...)
             end
             list[#list + 1] = statements[name](self, t.at)
         elseif opened then
-            fail("`" .. opened.name .. "` is not ended", opened.at)
+            fail("`" .. opened.name .. "` has no end", opened.at)
         else
             return run_all(list)
         end
@@ -264,7 +264,7 @@ statements.macro = function(p, at)
     end
 end
 
--- What is between is to be predicted.
+-- The model learns to predict the text in between.
 statements.generation = function(p, at)
     if p.macros > 0 then
         p:refuse "`generation` within a macro is not supported"
@@ -320,8 +320,8 @@ local function marked(out)
     return targets
 end
 
--- How much of WHOLE a shorter chat's text is the beginning of, but for an end of all; nil: it is
--- not.
+-- The bytes of WHOLE that a shorter chat's text begins with, apart from the text's own end; nil:
+-- it does not begin like that.
 local function beginning(whole, text, eos)
     if whole:sub(1, #text) == text then
         return #text

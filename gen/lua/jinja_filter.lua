@@ -54,7 +54,7 @@ end
 local function ascii(v, what)
     local s = V.string(v)
     if s:find "[\x80-\xff]" then
-        fail("`" .. what .. "` of a text beyond ASCII is not supported")
+        fail("`" .. what .. "` of text that is not ASCII is not supported")
     end
     return s
 end
@@ -189,7 +189,7 @@ function write(out, v, indent, depth)
         local s = V.str(v)
         out[#out + 1] = s == "nan" and "NaN" or (s:gsub("inf", "Infinity"))
     else
-        fail(V.what(v) .. " has no JSON")
+        fail(V.what(v) .. " cannot be written as JSON")
     end
 end
 

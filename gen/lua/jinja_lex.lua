@@ -114,7 +114,7 @@ function Lexer:token(at)
     end
     self.depth = self.depth + (op:find "[%(%[{]" and 1 or op:find "[%)%]}]" and -1 or 0)
     if self.depth < 0 then
-        fail("`" .. op .. "` closes nothing", at)
+        fail("`" .. op .. "` has no opening bracket", at)
     end
     self:put("op", op, at)
     return at + #op

@@ -205,7 +205,7 @@ function P:subscript(v, at)
         if x == nil or V.kind(x) == "none" then
             return nil
         elseif V.kind(x) ~= "integer" then
-            fail("a bound of a slice is " .. V.what(x), at)
+            fail("the bound of a slice must be an integer, not " .. V.what(x), at)
         end
         return x
     end

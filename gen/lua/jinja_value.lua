@@ -138,7 +138,7 @@ function V.str(v)
     elseif k == "undefined" then
         return ""
     end
-    return fail("a " .. k .. " cannot be printed; `tojson` makes a text of it")
+    return fail("a " .. k .. " cannot be printed; `tojson` converts it to text")
 end
 
 -- ---- lists and dicts
@@ -159,7 +159,7 @@ function V.put(dict, key, value)
     dict.map[key] = value
 end
 
--- What `for` goes through.
+-- The items that `for` iterates over.
 function V.items(v)
     local k = kind(v)
     if k == "list" then
@@ -173,7 +173,7 @@ function V.items(v)
         end
         return V.list(keys)
     end
-    return fail(V.what(v) .. " cannot be gone through")
+    return fail(V.what(v) .. " cannot be iterated")
 end
 
 function V.length(v)
@@ -250,7 +250,7 @@ function V.less(a, b)
     elseif kind(a) == "text" and kind(b) == "text" then
         return V.string(a) < V.string(b)
     end
-    return fail(V.what(a) .. " and " .. V.what(b) .. " have no order")
+    return fail(V.what(a) .. " and " .. V.what(b) .. " cannot be compared")
 end
 
 function V.contains(set, v)
@@ -260,7 +260,7 @@ function V.contains(set, v)
     elseif k == "dict" then
         return kind(v) == "text" and set.map[V.string(v)] ~= nil
     elseif k == "namespace" or k == "loop" then
-        return fail("nothing is `in` " .. V.what(set))
+        return fail("`in` needs a text, list or dict, not " .. V.what(set))
     end
     local items, found = V.items(set), false
     for i = 1, items.n do
@@ -376,7 +376,7 @@ function V.slice(v, from, to, step)
     local n = V.length(v)
     step = step or 1
     if not is_text and kind(v) ~= "list" or step == 0 then
-        fail(step == 0 and "a step of 0" or V.what(v) .. " has no slices")
+        fail(step == 0 and "a slice cannot have the step 0" or V.what(v) .. " cannot be sliced")
     end
     local function clamp(at, otherwise)
         if not at then

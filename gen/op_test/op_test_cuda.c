@@ -64,7 +64,7 @@ void rt_launch(Rt *rt, const RtKernel *k, int64_t blocks_x, int64_t blocks_y, vo
                               .args = args};
 
     (void)rt;
-    gen_require(k->handle, "%s is launched and was never prepared", k->name);
+    gen_require(k->handle, "%s is launched but was never prepared", k->name);
     if (device)
         device->launch(k, blocks_x, blocks_y, args);
     else
@@ -116,7 +116,7 @@ void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c,
                float beta)
 {
     (void)rt;
-    gen_require(p->plan, "a product is asked for and was never prepared");
+    gen_require(p->plan, "a product is called but was never prepared");
     if (device) {
         device->matmul(p, a, b, c, beta);
         return;

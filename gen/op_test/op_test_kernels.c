@@ -450,7 +450,7 @@ static void show_compiled(Kernels *k, int unit)
         ops_template_path(k->g, ops_find(k->g, s->name), k->cuda ? "cuda.cu" : "cpu.c");
     print_line(stderr, "", "%s: %s: %s", path, s->failed ? "error" : "warning",
                s->failed ? "its kernels do not compile"
-                         : "the compiler warns of its kernels");
+                         : "the compiler warns about its kernels");
     show_log(k, unit);
     print_line(stderr, "  help: ", "--keep DIR keeps what is compiled");
 }

@@ -299,7 +299,7 @@ static int rank_and_run(Tune *t)
         return code;
     if (t->stopped)
         print_line(stderr, "fsdpgen: ", "stopped; what was measured is in %s",
-                   t->wisdom ? t->wisdom : "the table alone (--wisdom FILE keeps it)");
+                   t->wisdom ? t->wisdom : "the table only (--wisdom FILE keeps it)");
     if (t->g->opt.json)
         tune_print_json(t);
     else

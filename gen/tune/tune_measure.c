@@ -120,8 +120,9 @@ static int make_data(Tune *t)
         return t->data ? EXIT_DONE : complain(t, t->g->opt.data, NULL, "cannot be read");
     }
     if (p->masked)
-        return complain(t, NULL, "--data FILE, or --plan-only",
-                        "the description has a loss mask, so random tokens do not do");
+        return complain(
+            t, NULL, "--data FILE, or --plan-only",
+            "the description has a loss mask, which random tokens do not have");
     t->data = path;
     if (has_tokens(path, p, n))
         return EXIT_DONE;
@@ -132,7 +133,7 @@ static int make_data(Tune *t)
     good = (!f || fclose(f) == 0) && good;
     return good ? EXIT_DONE
                 : complain(t, path, "take another --work DIR, or --data FILE",
-                           "cannot be written, or is there with other contents");
+                           "cannot be written, or exists with other contents");
 }
 
 /* ---- one candidate --------------------------------------------------------------- */
@@ -143,7 +144,7 @@ static const char *last_line(Gen *g, const char *path)
     size_t n;
 
     if (file_read(path, MAX_LOG_BYTES, &text, &n) != 0)
-        return "no output";
+        return "it printed nothing";
     while (n && text[n - 1] == '\n')
         n--;
     line = memrchr(text, '\n', n);

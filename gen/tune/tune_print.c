@@ -246,7 +246,8 @@ void tune_override(const Tune *t, Text *to)
     text_printf(to, "%s, %s a step, %s\n", module_of(t->g),
                 seconds_text(t->g, best->median > 0 ? best->median : best->plan.seconds),
                 best->median > 0 ? "measured" : "predicted");
-    text_printf(to, "-- Lies beside %s.lua, or is generated with --path FOLDER of it.\n",
+    text_printf(to,
+                "-- Keep it beside %s.lua, or pass that one's folder: --path FOLDER.\n",
                 module_of(t->g));
     text_printf(to, "local t = require \"%s\"\n\n", module_of(t->g));
     for (int i = 0; i < t->g->opt.sets.count; i++)

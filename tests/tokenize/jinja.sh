@@ -72,13 +72,13 @@ jinja_refused() {
     template "a filter" '{{ messages | groupby("role") }}' 't.jinja:1:15: the filter `groupby` is not supported'
     template "a test" '{% if x is sameas y %}{% endif %}' 't.jinja:1:12: the test `sameas` is not supported'
     template "an operator" '{{ 2 ** 3 }}' 't.jinja:1:6: expected `}}` before `**`'
-    template "a tag that is open" 'a {% if x %}' 't.jinja:1:3: `if` is not ended'
+    template "a tag that is open" 'a {% if x %}' 't.jinja:1:3: `if` has no end'
     template "an end of nothing" '{% endif %}' 'the tag `endif` is not supported, or ends nothing'
     template "a tag that is cut off" 'a {{ x' 't.jinja:1:3: the tag is not closed'
     template "a text that is cut off" '{{ "x }}' 't.jinja:1:4: the text is not closed'
     template "a comment that is cut off" '{# x' 't.jinja:1:1: the comment is not closed'
     template "a character" '{{ a ? b }}' 't.jinja:1:6: unexpected character'
-    template "a bracket" '{{ a) }}' 't.jinja:1:5: `)` closes nothing'
+    template "a bracket" '{{ a) }}' 't.jinja:1:5: `)` has no opening bracket'
     template "a loop that calls itself" '{% for x in y recursive %}{% endfor %}' "a recursive loop is not supported"
     template "break outside a loop" '{% break %}' '`break` is outside a loop'
     template "generation in a macro" '{% macro f() %}{% generation %}{% endgeneration %}{% endmacro %}' \
@@ -93,12 +93,12 @@ jinja_refused() {
     template "the date" '{{ strftime_now("%Y") }}' "strftime_now: the date of today would make other tokens each day"
     template "the template's own error" $'\n{{ raise_exception("no " + messages[0].role) }}' \
         "t.jinja:2:19: the template says: no "
-    template "a list as text" '{{ messages }}' 'a list cannot be printed; `tojson` makes a text of it'
+    template "a list as text" '{{ messages }}' 'a list cannot be printed; `tojson` converts it to text'
     template "a text and a number" '{{ "a" + 1 }}' 'a value of kind text and a value of kind integer have no `+`'
     template "a division" '{{ 1 // 0 }}' "a division by 0"
     template "a call of nothing" '{{ f() }}' '`f`, which is undefined cannot be called'
     template "an argument" '{{ "a" | trim(x=1) }}' 'the argument `x` is not supported'
-    template "text beyond ASCII" '{{ "é" | upper }}' '`upper` of a text beyond ASCII is not supported'
+    template "text beyond ASCII" '{{ "é" | upper }}' '`upper` of text that is not ASCII is not supported'
     template "a macro for ever" '{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}' "macros call each other more than 50 deep"
     template "loops for ever" "$(perl -e 'print "{% for x in range(99999) %}" x 4, "{% endfor %}" x 4')" \
         "ran for more than 100 million"
