@@ -47,9 +47,11 @@ llama_library|tiny_llama|$ISA_GEMM|reduction=library mesh.replicate=2 mesh.shard
 llama_muon|tiny_llama|builtin|optimizer=muon{lr=2e-3} model.kv_heads=1 dtypes.param="f16" \
  dtypes.moments="bf16" groups={{match="model.layers.0.*",frozen=true}} \
  loss_scale={init=1<<24,factor=16,growth_interval=3}|text|$few
-granite_nope|tiny_llama|builtin|dtypes.param="bf16" model.kv_heads=1 model.nope_every=2 \
+granite_gemma|tiny_llama|builtin|dtypes.param="bf16" model.kv_heads=1 model.nope_every=2 \
  model.embedding_multiplier=12 model.attention_multiplier=0.3 model.residual_multiplier=0.22 \
- model.logits_scaling=1.7 model.rope={fraction=0.75}|text|$few
+ model.logits_scaling=1.7 model.rope={fraction=0.75} model.window=7 model.global_every=2 \
+ model.sandwich_norm=true model.norm_less_one=true model.geglu=true model.scale_embedding=true \
+ model.attention_softcap=2 model.logits_softcap=3|text|$few
 olmo2|tiny_llama|builtin|model.heads=6 model.kv_heads=2 model.head_dim=6 model.post_norm=true \
  model.qk_norm_all=true|text|$few
 TABLE
