@@ -31,6 +31,7 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     bool ops_shared;         /* it is the folder of --share: the built-in ops, read from disk */
     const char *share;       /* a source tree whose files take precedence over embedded ones */
     const char *link_runtime;
+    const char *rates;       /* --rates: a file of measured rates */
     OptionList sets, paths;
     const char *target;
     const char *accelerate;  /* import: the file */
@@ -38,6 +39,7 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     const char *color;
     const char *html, *trace; /* plan, tune: files */
     bool check_drift, force, json;
+    bool kernels;            /* plan: the kernels of a step, too */
     bool quiet;              /* files_write: does not report what it wrote */
     bool plan_only, allow_numerics; /* tune */
     bool exact;              /* bytes of plans over the budget, too: size */
@@ -118,6 +120,8 @@ void plan_print_json(Gen *g, Text *t);
  * returns an exit code. */
 void plan_make_files(Gen *g);
 int plan_write_files(Gen *g);
+/* plan_kernels.c: the kernels of a step and their predicted times. */
+void plan_print_kernels(Gen *g, Text *t);
 
 /* Happens-before queries (schedule.c). */
 bool hb_same(const Program *p, int a, int b); /* a on this rank before b on this rank */

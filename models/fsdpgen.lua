@@ -779,6 +779,10 @@
 ---@field tflops? number of bf16 matrix products
 ---@field memory? number GB/s from memory
 ---@field link? number GB/s that a rank receives from others
+---@field attention? number TFLOP/s of attention's forward
+---@field attention_bwd? number TFLOP/s of its backward
+---@field norm? number GB/s of kernels that reduce rows or columns: norms, losses
+---@field sms? integer processors that share the tiles of a product, for `plan --kernels`
 ---@field peak? number TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: it prints none
 
 ---@class (exact) fsdpgen.cuda

@@ -125,6 +125,7 @@ static void fill_free_fields(Check *c, Model *m)
     m->target = target_named(value_kind(c, "target"));
     m->rates = m->target->rates;
     m->target->fill(c, m);
+    rates_read(c, m);
 }
 
 static void fill_recompute_ops(Check *c, Model *m)

@@ -107,6 +107,27 @@ static void check_cuda(Check *c)
     lua_pop(c->L, 1);
 }
 
+static void fill_cuda_rates(Check *c, Rates *r)
+{
+    const struct {
+        CostClass cls;
+        const char *field;
+        double unit; /* in one microsecond */
+    } rows[] = {
+        {COST_PRODUCT, "target.rates.tflops", 1e6},
+        {COST_ATTENTION, "target.rates.attention", 1e6},
+        {COST_ATTENTION_BWD, "target.rates.attention_bwd", 1e6},
+        {COST_ELEMENTWISE, "target.rates.memory", 1e3},
+        {COST_NORM, "target.rates.norm", 1e3},
+        {COST_COPY, "target.rates.memory", 1e3},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        r->per_us[rows[i].cls] = (int64_t)(value_num(c, rows[i].field) * rows[i].unit);
+    r->link_per_us = (int64_t)(value_num(c, "target.rates.link") * 1e3);
+    value_int(c, "target.rates.sms", &r->processors);
+}
+
 static void fill_cuda(Check *c, Model *m)
 {
     m->gpu = value_str(c, "target.gpu");
@@ -116,9 +137,7 @@ static void fill_cuda(Check *c, Model *m)
     m->library_bytes = size_parse(value_str(c, "target.reserve"));
     if (m->param_dtype == DT_BF16 || m->param_dtype == DT_F16)
         m->peak_tflops = value_num(c, "target.rates.peak");
-    m->rates.flops_per_us = (int64_t)(value_num(c, "target.rates.tflops") * 1e6);
-    m->rates.memory_per_us = (int64_t)(value_num(c, "target.rates.memory") * 1e3);
-    m->rates.link_per_us = (int64_t)(value_num(c, "target.rates.link") * 1e3);
+    fill_cuda_rates(c, &m->rates);
     value_push(c, "target.arch");
     m->n_archs = (int)lua_rawlen(c->L, -1);
     m->archs = gen_alloc(c->g, sizeof *m->archs * (size_t)(m->n_archs + 1));
@@ -140,9 +159,14 @@ static const Target targets[] = {
         .budget_field = "target.memory",
         .outside = "outside: code, libraries (bound)",
         .most_ranks = MACHINE_MAX_RANKS,
-        /* One or two server cores: 40 GFLOP/s, 8 GB/s from memory, 4 GB/s between
-         * processes; a collective costs its ranks two passes through the scheduler. */
-        .rates = {40000, 8000, 4000, 50 * US_PS, 1},
+        /* One or two server cores: products at 40 GFLOP/s, attention at half of that,
+         * 8 GB/s from memory, 4 GB/s between processes; a collective costs its ranks two
+         * passes through the scheduler. */
+        .rates = {.per_us = {40000, 20000, 20000, 8000, 8000, 8000},
+                  .link_per_us = 4000,
+                  .latency_ps = 50 * US_PS,
+                  .f32_slower = 1,
+                  .contention = 1000},
         .check = check_cpu,
         .fill = fill_cpu,
     },
@@ -156,9 +180,14 @@ static const Target targets[] = {
         .device = true,
         .peers_write_gathered = true,
         /* The description names the GPU, which has its rates. A collective over NVLink
-         * begins within 20 us. Products in f32, for matrices that an optimizer treats as
-         * a whole, use no tensor cores: on an H100, bf16 is 15 times as fast. */
-        .rates = {0, 0, 0, 20 * US_PS, 15},
+         * begins within 20 us; in a graph, a kernel begins about 1 us after the one
+         * before it. Products in f32, for matrices that an optimizer treats as a whole,
+         * use no tensor cores: on an H100, bf16 is 15 times as fast. Kernels beside a
+         * collective were 18.9 % slower on average (arXiv 2507.03114). */
+        .rates = {.latency_ps = 20 * US_PS,
+                  .launch_ps = US_PS,
+                  .f32_slower = 15,
+                  .contention = 1189},
         /* larger slices are not faster over NVLink */
         .staging_bytes = INT64_C(128) << 20,
         /* recommended for cuBLAS on Hopper; it chooses algorithms that fit */

@@ -5,20 +5,13 @@
 #ifndef TARGET_H
 #define TARGET_H
 
+#include "describe/rates.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
 struct Check;
 struct Model;
-
-/* Rates for predictions. */
-typedef struct Rates {
-    int64_t flops_per_us;  /* matrix products and similar */
-    int64_t memory_per_us; /* bytes of a kernel's operands */
-    int64_t link_per_us;   /* bytes received from other ranks */
-    int64_t latency_ps;    /* per collective */
-    int64_t f32_slower;    /* how much slower f32 products are than bf16 ones */
-} Rates;
 
 /* Kernels of a library that a description may ask for: they replace the target's own in ops whose
  * folders have them. */

@@ -204,7 +204,9 @@ int drive(Gen *g)
         }
     }
     if (plan) {
-        drive_print(g, g->opt.json ? plan_print_json : plan_print);
+        drive_print(g, g->opt.json      ? plan_print_json
+                       : g->opt.kernels ? plan_print_kernels
+                                        : plan_print);
         plan_make_files(g);
     }
     return EXIT_DONE;

@@ -388,6 +388,8 @@ static void emit_manifest(Emit *e)
     text_printf(
         &t, "{\n  \"generator\": \"fsdpgen %s\",\n  \"numerics\": \"%016" PRIx64 "\",\n",
         FSDPGEN_VERSION, g->numerics_hash);
+    if (g->model.rates.file)
+        text_printf(&t, "  \"rates\": \"%016" PRIx64 "\",\n", g->model.rates.digest);
     text_printf(&t, "  \"files\": {\n");
     for (int i = 0; i < g->base.files.count; i++) {
         const OutFile *f = &g->base.files.items[i];

@@ -148,7 +148,8 @@ void evaluate_class(Gen *g, Class *c)
     c->evaluate.nodes = gen_alloc(g, sizeof *c->evaluate.nodes);
     c->evaluate.nodes[0] = n;
     c->evaluate.flops = n->flops;
-    c->evaluate.traffic_bytes = infer_traffic(g, n);
+    node_cost(g, n);
+    c->evaluate.traffic_bytes = n->cost.traffic_bytes;
     c->evaluate.scratch_bytes = c->evaluate.live_scratch_bytes =
         round_up(n->workspace_bytes, ARENA_ALIGN_BYTES);
 }

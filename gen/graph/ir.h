@@ -64,6 +64,14 @@ typedef enum {
     PHASE_EVALUATE,  /* of the block that ends the model: its loss and logits, without gradients */
 } Phase;
 
+/* What the prediction of a node's time needs (ops/node_cost.c). */
+typedef struct NodeCost {
+    CostClass cls;
+    int64_t traffic_bytes;   /* operands read and written once, or as the rule says */
+    int n_products;          /* matrix products that the kernel consists of */
+    Product *products;
+} NodeCost;
+
 struct Node {
     int id;
     const OpRule *op;
@@ -76,6 +84,7 @@ struct Node {
     bool *add;               /* per output: adds into a buffer that this step already wrote (a later
                               * use of the parameter) */
     double flops;            /* from the rule, for this shape */
+    NodeCost cost;           /* of nodes in spans */
     int64_t workspace_bytes;
     int64_t workspace_offset_bytes; /* in the scratch slab (span.c) */
     const char *kernel;      /* C name of the emitted kernel; equal for equal (op, shape, attrs) */

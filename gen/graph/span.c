@@ -425,8 +425,9 @@ static void fill_span(Gen *g, Span *s, Phase phase, int piece, const char *name,
         if (nodes[i]->phase == phase && (piece < 0 || nodes[i]->piece == piece))
             s->nodes[s->n_nodes++] = nodes[i];
     for (int i = 0; i < s->n_nodes; i++) {
+        node_cost(g, s->nodes[i]);
         s->flops += s->nodes[i]->flops;
-        s->traffic_bytes += infer_traffic(g, s->nodes[i]);
+        s->traffic_bytes += s->nodes[i]->cost.traffic_bytes;
     }
 }
 

@@ -69,19 +69,28 @@ local function accumulation_dtype(t)
 end
 
 -- GPUs by name: what to compile for; the bytes free on an idle one (less than printed on the box);
--- and attainable rates: TFLOP/s of bf16 products, GB/s from memory, GB/s from the other GPUs of a
--- machine. Rates are for schedules, not promises. Last, the dense bf16 TFLOP/s that the vendor
--- states, for the MFU.
+-- and attainable rates: TFLOP/s of bf16 products; GB/s from memory; GB/s from the other GPUs of a
+-- machine; the dense bf16 TFLOP/s that the vendor states, for the MFU; TFLOP/s of the generated
+-- attention, forward and backward; and streaming multiprocessors. Rates are for schedules, not
+-- promises.
+--
+-- Products, memory and links: 73 to 75 % of the stated peak, 84 to 88 % of the stated bandwidth,
+-- NCCL's measured 361 to 370 GB/s over NVLink 4 (nccl-tests, 8 x H200) and in proportion elsewhere.
+-- Attention by mma.sync reaches at most 63 % of Hopper's peak, and was estimated from its
+-- instructions at 250 to 290 forward, 170 to 190 backward on an H200; on other GPUs it is put in
+-- proportion to their mma.sync peak. cuDNN's, on Hopper alone: 591 and 474 at 4,096 tokens on an
+-- H200 (NVIDIA's own table for 9.19).
 local gpus = {
-    { "a100-40gb", arch = "sm_80", memory = "39.4GiB", rates = { 240, 1300, 230, 312 } },
-    { "a100-80gb", arch = "sm_80", memory = "79.1GiB", rates = { 240, 1700, 230, 312 } },
-    { "l40s", arch = "sm_89", memory = "44.4GiB", rates = { 200, 730, 20, 362 } },
-    { "rtx4090", arch = "sm_89", memory = "23.5GiB", rates = { 150, 850, 20, 165.2 } },
-    { "h100", arch = "sm_90a", memory = "79.1GiB", rates = { 720, 2800, 360, 989.4 } },
-    { "h200", arch = "sm_90a", memory = "139.8GiB", rates = { 740, 4200, 360, 989.4 } },
-    { "b200", arch = "sm_100a", memory = "178.3GiB", rates = { 1600, 6800, 700, 2250 } },
-    { "rtx5090", arch = "sm_120a", memory = "31.3GiB", rates = { 190, 1500, 40, 209.5 } },
+    { "a100-40gb", arch = "sm_80", memory = "39.4GiB", rates = { 240, 1300, 230, 312, 130, 90, 108 } },
+    { "a100-80gb", arch = "sm_80", memory = "79.1GiB", rates = { 240, 1700, 230, 312, 130, 90, 108 } },
+    { "l40s", arch = "sm_89", memory = "44.4GiB", rates = { 200, 730, 20, 362, 120, 80, 142 } },
+    { "rtx4090", arch = "sm_89", memory = "23.5GiB", rates = { 150, 850, 20, 165.2, 90, 60, 128 } },
+    { "h100", arch = "sm_90a", memory = "79.1GiB", rates = { 720, 2800, 360, 989.4, 260, 175, 132 } },
+    { "h200", arch = "sm_90a", memory = "139.8GiB", rates = { 740, 4200, 360, 989.4, 270, 180, 132 } },
+    { "b200", arch = "sm_100a", memory = "178.3GiB", rates = { 1600, 6800, 700, 2250, 290, 195, 148 } },
+    { "rtx5090", arch = "sm_120a", memory = "31.3GiB", rates = { 190, 1500, 40, 209.5, 115, 75, 170 } },
 }
+local cudnn_rates = { attention = 590, attention_bwd = 470 }
 
 local function gpu_names()
     local names = {}
@@ -387,8 +396,13 @@ local constructors = {
               .. "beside it" },
         { "rates", "table",
           default = function(t)
-              local r = gpu_of(t).rates
-              return { tflops = r[1], memory = r[2], link = r[3], peak = r[4] }
+              local r, own = gpu_of(t).rates, t.attention ~= "cudnn"
+              return {
+                  tflops = r[1], memory = r[2], link = r[3], peak = r[4],
+                  attention = own and r[5] or cudnn_rates.attention,
+                  attention_bwd = own and r[6] or cudnn_rates.attention_bwd,
+                  norm = 0.8 * r[2], sms = r[7],
+              }
           end,
           default_text = "the gpu's",
           doc = "to predict the time of a step by",
@@ -399,6 +413,14 @@ local constructors = {
                 doc = "GB/s from memory" },
               { "link", "number", min = 1, max = 1e6, default = 360,
                 doc = "GB/s that a rank receives from others" },
+              { "attention", "number", min = 1, max = 1e6, default = 260,
+                doc = "TFLOP/s of attention's forward" },
+              { "attention_bwd", "number", min = 1, max = 1e6, default = 175,
+                doc = "TFLOP/s of its backward" },
+              { "norm", "number", min = 1, max = 1e6, default = 2240,
+                doc = "GB/s of kernels that reduce rows or columns: norms, losses" },
+              { "sms", "int", min = 1, max = 1 << 16, default = 132,
+                doc = "processors that share the tiles of a product, for `plan --kernels`" },
               { "peak", "number", min = 0, max = 1e6, default = 0,
                 doc = "TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: "
                     .. "it prints none" },

@@ -67,7 +67,7 @@ local keys = {
   outputs = "table", axes = "table", check = "function",
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
-  bytes = "function", backward = "function", expands = "function",
+  bytes = "function", cost = "string", products = "function", backward = "function", expands = "function",
   reference = "function", cases = "function", variants = "table",
   rounds_inside = "string",
 }
@@ -90,6 +90,7 @@ local taken = {
   inputs = true, outputs = true, put = true, round = true, noise = true,
   optimizer = true, scaled = true, loss_scale = true,
 }
+local costs = { attention = true, attention_bwd = true, norm = true, elementwise = true, copy = true }
 local most = 24 -- inputs, outputs or attributes: C has arrays of that size
 
 local function sorted_keys(t)
@@ -165,6 +166,10 @@ function Check:identity()
              'roles are "sum" and "optimizer"')
   end
   out.evaluates = rule.evaluates
+  if rule.cost and not costs[rule.cost] then
+    self:bad("cost", nil, fmt("unknown cost %s", rule.cost),
+             "costs are " .. names_of(costs) .. "; products have a function of that name")
+  end
   self.optimizer = rule.role == "optimizer"
   for _, key in ipairs(sorted_keys(optimizer_keys)) do
     if rule[key] ~= nil and not self.optimizer then
@@ -398,6 +403,9 @@ function Check:together()
   end
   for _, key in ipairs { "inputs", "outputs", "attrs" } do
     if #out[key] > most then self:bad(key, nil, fmt("more than %d %s", most, key)) end
+  end
+  if rule.cost and rule.products then
+    self:bad("cost", nil, "an op with products has their cost", "leave out one of them")
   end
   if rule.evaluates and (self.operands.row ~= "input"
                          or self.operands.next_logits ~= "output") then

@@ -17,7 +17,7 @@
 --                                             need a `backward` of their own
 --     alias     = "x",                        the input whose bytes the first output may take;
 --                                             false: none
---     and of op { ... }: arithmetic, canonical, role, check, flops, bytes, backward, reference,
+--     and of op { ... }: arithmetic, canonical, role, check, flops, bytes, cost, backward, reference,
 --     cases, where they differ from what follows from the formula
 --   }
 --
@@ -28,7 +28,7 @@
 local fmt, concat = string.format, table.concat
 
 local plain_keys = { arithmetic = true, canonical = true, role = true, check = true,
-                     flops = true, bytes = true, backward = true, reference = true,
+                     flops = true, bytes = true, cost = true, backward = true, reference = true,
                      cases = true, attrs = true, rounds_inside = true }
 local own_keys = { doc = "string", inputs = "table", outputs = "table", parts = "table" }
 

@@ -253,6 +253,7 @@ bool ops_take_rule(Gen *g, OpRule *op, int checker)
         read_rule(g, op);
         info->scaled = rule_has(L, op, "scaled");
         info->has_backward = rule_has(L, op, "backward");
+        node_cost_rule(L, op);
         info->has_check = rule_has(L, op, "check");
         info->has_flops = rule_has(L, op, "flops");
         info->has_bytes = rule_has(L, op, "bytes");

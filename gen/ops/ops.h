@@ -50,6 +50,8 @@ typedef struct OpInfo {
     int arithmetic;        /* version of its bits; 0: the rule states none */
     const char *canonical; /* its name in the hash: its own unless the rule states another */
     bool states_canonical;
+    CostClass cost;    /* what limits its kernel */
+    bool has_products; /* the rule lists them; then cost is COST_PRODUCT */
     bool scaled; /* takes the loss scale, if there is one */
     bool has_backward, has_check, has_flops, has_bytes;
     bool has_workspace;
@@ -160,6 +162,14 @@ void infer_node(Gen *g, Node *node);
 void infer_push_n(Gen *g, const Node *node);
 /* The rule's `bytes`, or the size of every operand once. */
 int64_t infer_traffic(Gen *g, const Node *node);
+
+/* ---- node_cost.c ----------------------------------------------------------------- */
+
+/* Fills the rule's OpInfo.cost. */
+void node_cost_rule(lua_State *L, const OpRule *op);
+/* Fills node->cost. Needs a protected call. */
+void node_cost(Gen *g, Node *node);
+double node_products_flops(const Node *node);
 
 /* ---- ops_env.c: for the emitter and the tests ------------------------------------ */
 

@@ -31,11 +31,6 @@ static double buffer_bytes(const Gen *g, int buffer)
     return (double)g->prog.bufs.items[buffer].bytes;
 }
 
-static double span_traffic(const Gen *g, const Instr *i)
-{
-    return (double)ins_span(g, i)->traffic_bytes;
-}
-
 /* Reads and writes this rank's part. */
 static double keep_traffic(const Gen *g, const Instr *i)
 {
@@ -99,10 +94,10 @@ static const InsRule rules[N_INS_KINDS] = {
         .label = "gather of @ for its #", .done = "the weights of @ are here"},
     [INS_KEEP] = {
         "keep", STREAM_COMPUTE, .uses = {READS(FROM), WRITES(TO)},
-        .traffic_bytes = keep_traffic,
+        .traffic_bytes = keep_traffic, .cost = COST_COPY,
         .word = "keep", .label = "keeping a part of @"},
     [INS_SPAN] = { /* buffers: its arguments */
-        "span", STREAM_COMPUTE, .traffic_bytes = span_traffic,
+        "span", STREAM_COMPUTE,
         .word = "span", .label = "@ #"},
     [INS_REDUCE_SCATTER] = { /* with two hops, the sum is also written to `from` */
         "reduce_scatter", STREAM_REDUCE, .collective = true, .closed = true, .sums = true,
@@ -116,11 +111,11 @@ static const InsRule rules[N_INS_KINDS] = {
         .label = "sum of @ over copies", .done = "the gradient of @ is summed over copies"},
     [INS_MERGE] = {
         "merge", STREAM_COMPUTE, .uses = {WRITES(TO), WRITES(WITH)},
-        .traffic_bytes = merge_traffic,
+        .traffic_bytes = merge_traffic, .cost = COST_ELEMENTWISE,
         .word = "merge", .label = "merge of @"},
     [INS_NORM] = {
         "norm", STREAM_COMPUTE, .uses = {READS(FROM), WRITES(CONTROL)},
-        .traffic_bytes = norm_traffic,
+        .traffic_bytes = norm_traffic, .cost = COST_NORM,
         .word = "norm", .label = "norm of @"},
     [INS_NORM_REDUCE] = { /* the runtime tells how peers use the exchange area */
         "norm_reduce", STREAM_COMPUTE, .collective = true, .closed = true,
@@ -130,7 +125,7 @@ static const InsRule rules[N_INS_KINDS] = {
         "update", STREAM_COMPUTE,
         .uses = {READS(FROM), WRITES(TO), WRITES(MASTER), WRITES(MOMENT1), WRITES(MOMENT2),
                  READS(CONTROL)},
-        .traffic_bytes = update_traffic,
+        .traffic_bytes = update_traffic, .cost = COST_ELEMENTWISE,
         .word = "update", .label = "update of @"},
     [INS_GATHER_UPDATED] = {
         "gather_updated", STREAM_GATHER, .collective = true,
@@ -144,7 +139,7 @@ static const InsRule rules[N_INS_KINDS] = {
     [INS_MOMENTUM] = {
         "momentum", STREAM_COMPUTE,
         .uses = {READS(CONTROL), WRITES(TO), READS(FROM), WRITES(MOMENT1)},
-        .traffic_bytes = momentum_traffic,
+        .traffic_bytes = momentum_traffic, .cost = COST_ELEMENTWISE,
         .word = "momentum", .label = "momentum of the matrices of @"},
     [INS_TO_OWNERS] = {
         "to_owners", STREAM_GATHER, .collective = true, .closed = true,
@@ -154,7 +149,7 @@ static const InsRule rules[N_INS_KINDS] = {
         .done = "the matrices of @ are with their owners"},
     [INS_MATRICES] = { /* and the directions, where ranks hold whole segments */
         "matrices", STREAM_COMPUTE,
-        .uses = {WRITES(TO), WRITES(WITH), READS(CONTROL)}, .f32 = true,
+        .uses = {WRITES(TO), WRITES(WITH), READS(CONTROL)},
         .word = "matrices", .label = "matrices of @"},
     [INS_FROM_OWNERS] = {
         "from_owners", STREAM_REDUCE, .collective = true, .closed = true,
@@ -164,7 +159,7 @@ static const InsRule rules[N_INS_KINDS] = {
     [INS_STEP] = {
         "step", STREAM_COMPUTE,
         .uses = {READS(CONTROL), READS(FROM), WRITES(TO), WRITES(MASTER)},
-        .traffic_bytes = step_traffic,
+        .traffic_bytes = step_traffic, .cost = COST_ELEMENTWISE,
         .word = "step", .label = "step of the matrices of @"},
 };
 /* clang-format on */

@@ -246,17 +246,31 @@ typedef struct Traffic {
 Traffic plan_traffic(const Gen *g);
 int64_t variant_turns(const Gen *g, Variant v); /* how often a step runs the variant */
 
+/* ---- cost.c ---------------------------------------------------------------------- */
+
+/* What a kernel is assumed to take alone, and by which rate. */
+typedef struct KernelPrice {
+    int64_t ps;              /* its launch included */
+    CostClass by;            /* the class whose rate decided */
+    double rate;             /* flops or bytes in a second; 0: the shape itself was measured */
+    bool measured;           /* by --rates; otherwise assumed for the target */
+} KernelPrice;
+KernelPrice cost_node(const Gen *g, const Node *n);
+int64_t cost_span(const Gen *g, const Span *s);
+KernelPrice cost_traffic(const Gen *g, CostClass c, double bytes); /* of a kernel without a node */
+/* A collective over so many ranks, of so many bytes: everything that is gathered or reduced. */
+int64_t cost_move(const Gen *g, MoveKind kind, int64_t ranks, int64_t bytes);
+int64_t cost_instr(const Gen *g, const Instr *i); /* its duration alone */
+/* Where the rates are from: "uncalibrated rates", "calibrated by FILE". */
+const char *cost_source(const Gen *g);
+/* Is it limited by moving its operands, at the rates of products and of memory? */
+bool cost_is_cheap(const Gen *g, const Node *n);
+
 /* ---- simulate.c ------------------------------------------------------------------ */
 
 /* Start and end of every instruction, in picoseconds from the start of its variant (for END: of
  * LAST). Returns the time of the whole step. */
 int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end);
-int64_t ins_picoseconds(const Gen *g, const Instr *i); /* its duration */
-/* The roofline of the target. */
-int64_t math_picoseconds(const Gen *g, double flops, double traffic_bytes);
-/* Is it limited by moving its operands? */
-bool math_is_cheap(const Gen *g, double flops, double traffic_bytes);
-int64_t moved_picoseconds(const Gen *g, int64_t bytes); /* of a collective */
 
 /* ---- figures.c ------------------------------------------------------------------- */
 

@@ -32,7 +32,7 @@ typedef struct Again {
  * recompute. */
 static bool is_cheap(Gen *g, const Node *n)
 {
-    return math_is_cheap(g, n->flops, (double)infer_traffic(g, n));
+    return cost_is_cheap(g, n);
 }
 
 static bool is_named(Gen *g, const Node *n)
@@ -232,7 +232,7 @@ static void make_again(const Again *a, Span *s, const char *name, const int *at,
             continue;
         s->nodes[s->n_nodes++] = c->nodes.items[n];
         s->flops += c->nodes.items[n]->flops;
-        s->traffic_bytes += infer_traffic(g, c->nodes.items[n]);
+        s->traffic_bytes += c->nodes.items[n]->cost.traffic_bytes;
     }
     span_make_args(g, c, s);
     for (int k = 0; k < s->n_args; k++)

@@ -149,7 +149,7 @@ static void block_dim(Gen *g, Search *s, const Class *c, DimKind kind)
         d = d ? d : add_dim(g, s, kind, g->blocks.count);
         d->ids[d->n++] = b;
         d->bytes = kind == DIM_SOME ? c->dropped_bytes : c->saved_bytes;
-        d->ps = math_picoseconds(g, again->flops, (double)again->traffic_bytes);
+        d->ps = cost_span(g, again);
     }
 }
 
@@ -191,7 +191,7 @@ static void unit_dims(Gen *g, Search *s)
             if (gathered_bytes(g, &g->units.items[w]) == bytes)
                 d->ids[d->n++] = w;
         d->bytes = bytes;
-        d->ps = moved_picoseconds(g, bytes - bytes / m->reshard_ranks);
+        d->ps = cost_move(g, MOVE_GATHER, m->reshard_ranks, bytes);
     }
     for (int back = 0; largest > 0 && back < 2; back++) {
         int64_t depth = back ? s->backward : s->forward;
@@ -199,9 +199,8 @@ static void unit_dims(Gen *g, Search *s)
         if (d) {
             d->n = (int)depth;
             d->bytes = largest;
-            d->ps = moved_picoseconds(g, largest -
-                                             largest / m->mesh.axis[AXIS_SHARD].degree) *
-                    n;
+            d->ps =
+                cost_move(g, MOVE_GATHER, m->mesh.axis[AXIS_SHARD].degree, largest) * n;
         }
     }
 }

@@ -136,10 +136,10 @@ typedef struct InsRule {
                               * rank's buffers: the runtime's promise (rt.h) */
     bool sums;               /* and it adds floats of its ranks, in some order */
     InsUse uses[7];             /* in the order of the instruction's accesses */
-    /* The cost apart from communication: Instr.flops, in f32 or at the rate of products, and the
-     * bytes that pass through memory; NULL: none. */
+    /* The cost of an instruction without nodes or communication (cost.c): the bytes that pass
+     * through memory, NULL: none; and their class. */
     double (*traffic_bytes)(const Gen *g, const struct Instr *i);
-    bool f32;
+    CostClass cost;
     /* In the emitted step: the template's word for its line, the function that starts it off the
      * compute stream if its operands are arguments, and the function that waits for it. */
     const char *word, *start, *wait;

@@ -117,16 +117,16 @@ static void warn_no_overlap(Gen *g)
     for (int k = 0; k < p->count[VARIANT_LAST]; k++) {
         const Instr *i = &p->ins.items[p->first[VARIANT_LAST] + k];
 
-        *(i->stream == STREAM_COMPUTE ? &computes : &moves) += ins_picoseconds(g, i);
+        *(i->stream == STREAM_COMPUTE ? &computes : &moves) += cost_instr(g, i);
     }
     if (moves > 2 * computes)
         diag_add(g, DIAG_WARNING, model_pos(g, "target.comm_thread"),
                  "a larger micro_batch or seq, more blocks in a unit (wrap), or fewer "
                  "ranks",
                  "target.comm_thread: the collectives of a micro-step take about %.3g ms "
-                 "and its mathematics %.3g ms (uncalibrated rates): at most %.0f %% of "
+                 "and its mathematics %.3g ms (%s): at most %.0f %% of "
                  "them can run beside it",
-                 (double)moves * 1e-9, (double)computes * 1e-9,
+                 (double)moves * 1e-9, (double)computes * 1e-9, cost_source(g),
                  100.0 * (double)computes / (double)moves);
 }
 

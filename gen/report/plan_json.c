@@ -78,6 +78,18 @@ static json_t *json_traffic(const Gen *g)
     return o;
 }
 
+/* The file of --rates. */
+static json_t *json_rates(Gen *g)
+{
+    const Rates *r = &g->model.rates;
+    json_t *o = json_object();
+
+    set_text(o, "file", r->file);
+    set_text(o, "platform", r->platform);
+    set_text(o, "xxh3", gen_printf(g, "%016" PRIx64, r->digest));
+    return o;
+}
+
 void plan_print_json(Gen *g, Text *t)
 {
     json_t *o = json_object(), *warnings = json_array();
@@ -97,6 +109,10 @@ void plan_print_json(Gen *g, Text *t)
     set_int(o, "max_live_bytes", g->prog.max_live_bytes);
     set_int(o, "ideal_live_bytes", g->prog.ideal_live_bytes);
     json_object_set_new(o, "step_seconds", json_real(g->prog.step_seconds));
+    if (g->model.rates.file)
+        json_object_set_new(o, "rates", json_rates(g));
+    if (g->opt.kernels)
+        json_object_set_new(o, "kernels", plan_kernels_json(g));
     for (int i = 0; i < w.count; i++)
         json_array_append_new(warnings, json_string(w.items[i]));
     json_object_set_new(o, "warnings", warnings);

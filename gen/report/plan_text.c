@@ -287,9 +287,8 @@ static void print_schedule(Gen *g, Text *t)
                                                                   : "\n",
                     show_bytes(g, moved.replicate));
     }
-    text_printf(
-        t, "  predicted %.3g s a step (uncalibrated rates), %.4g flops per token\n\n",
-        p->step_seconds, plan_flops_per_token(g));
+    text_printf(t, "  predicted %.3g s a step (%s), %.4g flops per token\n\n",
+                p->step_seconds, cost_source(g), plan_flops_per_token(g));
 }
 
 static void print_memory(Gen *g, Text *t)

@@ -14,4 +14,6 @@ void plan_print_matrices(Gen *g, Text *t); /* empty if the optimizer has none */
 /* dump_plan.c: true if pass is one of shard, policy, unroll, schedule, place, simulate. */
 bool dump_plan(Gen *g, const char *pass, Text *t);
 
+struct json_t *plan_kernels_json(Gen *g); /* plan_kernels.c */
+
 #endif

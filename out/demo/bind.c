@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x0f23cc0811ee156c || TRAINER_IDENTITY != 0xe087d736222860bc
+#if MATH_IDENTITY != 0x0f23cc0811ee156c || TRAINER_IDENTITY != 0xb1efdfe8322f7bf5
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

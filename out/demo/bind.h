@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x0f23cc0811ee156c || TRAINER_IDENTITY != 0xe087d736222860bc
+#if MATH_IDENTITY != 0x0f23cc0811ee156c || TRAINER_IDENTITY != 0xb1efdfe8322f7bf5
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

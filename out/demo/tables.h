@@ -16,12 +16,12 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0xe087d736222860bc
-#define trainer_segments trainer_segments_e087d736222860bc /* tables.c */
-#define trainer_numerics trainer_numerics_e087d736222860bc /* checkpoint.c */
-#define trainer_step     trainer_step_e087d736222860bc     /* step.c */
-#define trainer_setup    trainer_setup_e087d736222860bc    /* bind.c */
-#define trainer_timed    trainer_timed_e087d736222860bc    /* bind.c */
+#define TRAINER_IDENTITY 0xb1efdfe8322f7bf5
+#define trainer_segments trainer_segments_b1efdfe8322f7bf5 /* tables.c */
+#define trainer_numerics trainer_numerics_b1efdfe8322f7bf5 /* checkpoint.c */
+#define trainer_step     trainer_step_b1efdfe8322f7bf5     /* step.c */
+#define trainer_setup    trainer_setup_b1efdfe8322f7bf5    /* bind.c */
+#define trainer_timed    trainer_timed_b1efdfe8322f7bf5    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

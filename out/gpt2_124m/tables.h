@@ -16,12 +16,12 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x621b694aaa2fee7d
-#define trainer_segments trainer_segments_621b694aaa2fee7d /* tables.c */
-#define trainer_numerics trainer_numerics_621b694aaa2fee7d /* checkpoint.c */
-#define trainer_step     trainer_step_621b694aaa2fee7d     /* step.c */
-#define trainer_setup    trainer_setup_621b694aaa2fee7d    /* bind.c */
-#define trainer_timed    trainer_timed_621b694aaa2fee7d    /* bind.c */
+#define TRAINER_IDENTITY 0xf4e3caea3ad8e975
+#define trainer_segments trainer_segments_f4e3caea3ad8e975 /* tables.c */
+#define trainer_numerics trainer_numerics_f4e3caea3ad8e975 /* checkpoint.c */
+#define trainer_step     trainer_step_f4e3caea3ad8e975     /* step.c */
+#define trainer_setup    trainer_setup_f4e3caea3ad8e975    /* bind.c */
+#define trainer_timed    trainer_timed_f4e3caea3ad8e975    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

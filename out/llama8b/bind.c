@@ -11,7 +11,7 @@
 #include "bind.h"
 #include "rt_cuda.h"
 
-#if MATH_IDENTITY != 0xe507b730d38430f0 || TRAINER_IDENTITY != 0x72eef92b22c39a0d
+#if MATH_IDENTITY != 0xe507b730d38430f0 || TRAINER_IDENTITY != 0xc99bae0e6f2a9937
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xe507b730d38430f0 || TRAINER_IDENTITY != 0x72eef92b22c39a0d
+#if MATH_IDENTITY != 0xe507b730d38430f0 || TRAINER_IDENTITY != 0xc99bae0e6f2a9937
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -105,9 +105,13 @@ return trainer {
         jit = false,
         memory = "79.1GiB",
         rates = {
+            attention = 260.0,
+            attention_bwd = 175.0,
             link = 360.0,
             memory = 2800.0,
+            norm = 2240.0,
             peak = 989.4,
+            sms = 132,
             tflops = 720.0,
         },
         reserve = "4GiB",

@@ -16,4 +16,5 @@ part shipped . "$here/shipped.sh"
 part budgets . "$here/budgets.sh"
 part ranks . "$here/ranks.sh"
 part diff . "$here/diff.sh"
+part cost . "$here/cost.sh"
 finish

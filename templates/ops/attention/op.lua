@@ -46,6 +46,7 @@ return op {
         end
     end,
     workspace_cudnn = function() return 1 << 20 end, -- what the library may need
+    cost = "attention",
     flops = function(n) -- two products over the visible pairs
         local w = n.window > 0 and math.min(n.window, n.seq) or n.seq
         local pairs_of_sequence = w * (w + 1) // 2 + (n.seq - w) * w

@@ -70,6 +70,7 @@ return op {
         end
         return bytes()
     end,
+    cost = "attention_bwd",
     flops = function(n) -- five products over the visible pairs
         local w = n.window > 0 and math.min(n.window, n.seq) or n.seq
         local pairs_of_sequence = w * (w + 1) // 2 + (n.seq - w) * w

@@ -8,6 +8,7 @@ return op {
     inputs = { { "x", "t k" }, { "w", "k n" } },
     outputs = { { "y", "t n", dtype = "x" } },
     axes = { t = "parallel", n = "parallel", k = "reduction" },
+    products = function(n) return { { "nn", n.t, n.n, n.k } } end,
     flops = function(n) return 2 * n.t * n.n * n.k end,
     backward = function(g, n, d)
         return { x = g.conv1d_dx { d.y, n.w }, w = g.conv1d_dw { n.x, d.y } }

@@ -7,6 +7,7 @@ return op {
     inputs = { { "x", "t k" }, { "w", "k n" }, { "b", "n" } },
     outputs = { { "y", "t n", dtype = "x" } },
     axes = { t = "parallel", n = "parallel", k = "reduction" },
+    products = function(n) return { { "nn", n.t, n.n, n.k } } end,
     flops = function(n) return 2 * n.t * n.n * n.k + n.t * n.n end,
     expands = function(g, n)
         return { y = g.bias { g.conv1d { n.x, n.w }, n.b } }

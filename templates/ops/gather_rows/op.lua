@@ -14,6 +14,7 @@ return op {
                 n.r, n.n, n.seq)
         end
     end,
+    cost = "copy",
     flops = function(n) return 0 end,
     -- The rows that are read, not all of x.
     bytes = function(n) return 4 * n.n + 2 * n.elem_bytes * n.n * n.d end,

@@ -42,6 +42,18 @@ return op {
         local row_bytes = (n.elem_bytes * n.v + 15) // 16 * 16
         return (math.min(n.chunk, n.t) * row_bytes + 63) // 64 * 64 + n.acc_bytes * n.t
     end,
+    products = function(n) -- of whole chunks, then of the rest
+        local list, rows = {}, math.min(n.chunk, n.t)
+        for _, part in ipairs { { rows, n.t // rows }, { n.t % rows, 1 } } do
+            local m, times = part[1], part[2]
+            if m > 0 then
+                list[#list + 1] = { "nt", m, n.v, n.d, times }
+                if n.dx then list[#list + 1] = { "nn", m, n.d, n.v, times } end
+                if n.dw then list[#list + 1] = { "tn", n.v, n.d, m, times } end
+            end
+        end
+        return list
+    end,
     flops = function(n)
         local forward = n.smoothing > 0 and 5 or 4
         local backward = (n.z > 0 or n.smoothing > 0) and 5 or 3

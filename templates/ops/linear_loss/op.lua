@@ -34,6 +34,12 @@ return op {
         local row_bytes = (n.elem_bytes * n.v + 15) // 16 * 16
         return (math.min(n.chunk, n.t) * row_bytes + 63) // 64 * 64 + n.acc_bytes * n.t
     end,
+    products = function(n) -- of whole chunks, then of the rest
+        local rows = math.min(n.chunk, n.t)
+        local whole = { "nt", rows, n.v, n.d, n.t // rows }
+        if n.t % rows == 0 then return { whole } end
+        return { whole, { "nt", n.t % rows, n.v, n.d } }
+    end,
     flops = function(n)
         return 2 * n.t * n.v * n.d + (n.smoothing > 0 and 5 or 4) * n.t * n.v
     end,

@@ -17,6 +17,7 @@ return op {
                 n.r, n.seq, n.heads)
         end
     end,
+    cost = "copy",
     flops = function(n) return 0 end,
     backward = function(g, n, d)
         return { x = g.split_heads { d.y, heads = n.heads, seq = n.seq } }

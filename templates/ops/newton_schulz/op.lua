@@ -20,6 +20,10 @@ return op {
         local function up(bytes) return (bytes + 63) // 64 * 64 end
         return up(n.m * n.n * n.acc_bytes) + 2 * up(s * s * n.acc_bytes) + up(n.m * 8)
     end,
+    products = function(n)
+        local s, l = math.min(n.m, n.n), math.max(n.m, n.n)
+        return { { "nt", s, s, l, n.steps }, { "nt", s, s, s, n.steps }, { "nn", s, l, s, n.steps } }
+    end,
     flops = function(n)
         local s = math.min(n.m, n.n)
         return n.steps * (4 * s * n.m * n.n + 2 * s * s * s + 3 * s * s) + 3 * n.m * n.n

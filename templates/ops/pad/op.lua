@@ -13,6 +13,7 @@ return op {
             return ("%d columns from column %d on in rows of %d"):format(n.c, n.first, n.cols)
         end
     end,
+    cost = "copy",
     flops = function(n) return 0 end,
     backward = function(g, n, d)
         return { x = g.slice { d.y, first = n.first, cols = n.c } }

@@ -13,6 +13,7 @@ return op {
             return ("%d columns from column %d on of rows of %d"):format(n.cols, n.first, n.c)
         end
     end,
+    cost = "copy",
     flops = function(n) return 0 end,
     -- The columns that are read, not all of x.
     bytes = function(n) return 2 * n.elem_bytes * n.t * n.cols end,

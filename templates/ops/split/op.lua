@@ -16,6 +16,7 @@ return op {
             return ("rows of %d are not split at column %d"):format(n.c, n.at)
         end
     end,
+    cost = "copy",
     flops = function(n) return 0 end,
     backward = function(g, n, d)
         if not d.right then return { x = g.pad { d.left, cols = n.c } } end

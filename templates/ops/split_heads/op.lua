@@ -18,6 +18,7 @@ return op {
             return ("%d rows are not whole sequences of %d positions"):format(n.t, n.seq)
         end
     end,
+    cost = "copy",
     flops = function(n) return 0 end,
     backward = function(g, n, d)
         return { x = g.merge_heads { d.y, heads = n.heads, seq = n.seq } }

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* node_cost.c: what the time of a node's kernel depends on. In: the rule's `cost`, its
+ * function `products`, or else its axes; the node's shapes. Out: OpInfo.cost, Node.cost.
+ *
+ *   cost = "copy",         the class of the kernel, one of `costs` in gen/lua/op.lua.
+ *                          Default: norm if an axis is a reduction, else elementwise
+ *   products = function(n) return { { "nt", m, n, k, times } } end
+ *                          the matrix products that the kernel consists of, as it calls
+ *                          rt_gemm, each `times` times (default: 1). Their class is
+ *                          product */
+#include "ops/ops.h"
+
+#include <string.h>
+
+enum { MAX_PRODUCTS = 16 };
+
+void node_cost_rule(lua_State *L, const OpRule *op)
+{
+    OpInfo *info = op->info;
+    const char *name;
+
+    info->cost = COST_ELEMENTWISE;
+    for (int i = 0; i < info->n_axes; i++)
+        if (info->axes[i].reduction)
+            info->cost = COST_NORM;
+    ops_push_function(L, op, "cost");
+    name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    for (int c = 0; c < N_COSTS; c++)
+        if (!strcmp(cost_class_name((CostClass)c), name))
+            info->cost = (CostClass)c;
+    lua_pop(L, 1);
+    ops_push_function(L, op, "products");
+    info->has_products = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    if (info->has_products)
+        info->cost = COST_PRODUCT;
+}
+
+/* Reads { form, m, n, k, times } on top of the stack. */
+static Product product_at(lua_State *L, const OpRule *op)
+{
+    Product p = {.form = N_FORMS};
+    int64_t *const size[] = {&p.m, &p.n, &p.k, &p.times};
+    const char *form;
+
+    if (!lua_istable(L, -1))
+        luaL_error(L, "%s: products(n) must return a list of lists", op->name);
+    lua_rawgeti(L, -1, 1);
+    form = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    for (int f = 0; f < N_FORMS; f++)
+        if (!strcmp(product_form_name((ProductForm)f), form))
+            p.form = (ProductForm)f;
+    lua_pop(L, 1);
+    for (int i = 0; i < 4; i++) {
+        lua_rawgeti(L, -1, i + 2);
+        *size[i] = i == 3 && lua_isnil(L, -1) ? 1 : lua_tointeger(L, -1);
+        lua_pop(L, 1);
+        if (p.form == N_FORMS || *size[i] < 1 || *size[i] > INT32_MAX)
+            luaL_error(L,
+                       "%s: a product is { \"nt\", m, n, k } with sizes of 1 or more; "
+                       "forms are nt, nn, tn",
+                       op->name);
+    }
+    return p;
+}
+
+void node_cost(Gen *g, Node *node)
+{
+    lua_State *L = g->L;
+    NodeCost *c = &node->cost;
+    const int top = lua_gettop(L);
+
+    *c = (NodeCost){node->op->info->cost, infer_traffic(g, node), 0, NULL};
+    if (!node->op->info->has_products)
+        return;
+    ops_push_function(L, node->op, "products");
+    infer_push_n(g, node);
+    lua_call(L, 1, 1);
+    if (!lua_istable(L, -1) || lua_rawlen(L, -1) > MAX_PRODUCTS)
+        luaL_error(L, "%s: products(n) must return a list of at most %d products",
+                   node->op->name, MAX_PRODUCTS);
+    c->n_products = (int)lua_rawlen(L, -1);
+    c->products = gen_alloc(g, sizeof *c->products * (size_t)(c->n_products + 1));
+    for (int i = 0; i < c->n_products; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        c->products[i] = product_at(L, node->op);
+        lua_pop(L, 1);
+    }
+    lua_settop(L, top);
+}
+
+double node_products_flops(const Node *node)
+{
+    double flops = 0;
+
+    for (int i = 0; i < node->cost.n_products; i++) {
+        const Product *p = &node->cost.products[i];
+
+        flops += 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->times;
+    }
+    return flops;
+}

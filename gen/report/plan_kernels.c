@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_kernels.c: the kernels of a step, for `fsdpgen plan --kernels`. In: the whole Gen
+ * after simulate. Out: a table, or JSON: equal kernels on one row, the longest in all
+ * first; the rows add up to the busy time of the compute stream.
+ *
+ * Tiles are 128 x 256 of a product's result, as cuBLASLt mostly takes on Hopper; a wave
+ * is one tile for each of the GPU's multiprocessors. Which tiles a library takes, and the
+ * registers and shared memory of kernels, are known only to compiled images. */
+#include "plan/plan.h"
+#include "base/show.h"
+#include "ops/ops.h"
+#include "report/report.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TILE_ROWS = 128, TILE_COLS = 256 };
+
+typedef struct Row {
+    const char *name, *shape;
+    double flops, bytes; /* of one call */
+    int64_t calls;       /* in a step */
+    int64_t tiles;       /* 0: unknown */
+    KernelPrice price;
+} Row;
+
+typedef struct Rows {
+    Row *items;
+    int count, cap;
+    int64_t busy_ps, beside_ps; /* alone; and what collectives add */
+} Rows;
+
+/* ---- rows ------------------------------------------------------------------------ */
+
+static void add_row(Gen *g, Rows *rows, const Row *new)
+{
+    for (int i = 0; i < rows->count; i++) {
+        Row *r = &rows->items[i];
+
+        if (!strcmp(r->name, new->name) && !strcmp(r->shape, new->shape) &&
+            r->price.ps == new->price.ps) {
+            r->calls += new->calls;
+            return;
+        }
+    }
+    *gen_push(g, rows) = *new;
+}
+
+static int64_t tiles_of(const Gen *g, const Node *n)
+{
+    int64_t tiles = 0;
+
+    for (int i = 0; g->model.rates.processors > 0 && i < n->cost.n_products; i++) {
+        const Product *p = &n->cost.products[i];
+
+        tiles += p->times * ((p->m + TILE_ROWS - 1) / TILE_ROWS) *
+                 ((p->n + TILE_COLS - 1) / TILE_COLS);
+    }
+    return tiles;
+}
+
+static const char *node_shape(Gen *g, const Node *n)
+{
+    Text t = {.g = g};
+
+    for (int i = 0; i < n->cost.n_products; i++) {
+        const Product *p = &n->cost.products[i];
+
+        text_printf(&t, "%s%s %lldx%lldx%lld", i ? ", " : "", product_form_name(p->form),
+                    (long long)p->m, (long long)p->n, (long long)p->k);
+        if (p->times > 1)
+            text_printf(&t, " x%lld", (long long)p->times);
+    }
+    return t.len ? t.s : n->n_out > 0 ? shape_text(g, n->out[0]) : "";
+}
+
+static void add_node(Gen *g, Rows *rows, const Node *n, int64_t calls)
+{
+    const Row r = {.name = n->op->name,
+                   .shape = node_shape(g, n),
+                   .flops = n->flops,
+                   .bytes = (double)n->cost.traffic_bytes,
+                   .calls = calls,
+                   .tiles = tiles_of(g, n),
+                   .price = cost_node(g, n)};
+
+    add_row(g, rows, &r);
+}
+
+static void add_instr(Gen *g, Rows *rows, const Instr *i, int64_t calls)
+{
+    const InsRule *rule = ins_rule(i->kind);
+    const bool collective = rule->collective;
+    Row r = {.name = rule->name,
+             .shape =
+                 i->segment >= 0
+                     ? gen_printf(g, "[%lld]",
+                                  (long long)g->segments.items[i->segment].shard_elems)
+                     : "",
+             .flops = i->flops,
+             .calls = calls};
+
+    r.bytes = collective            ? (double)i->moved_bytes
+              : rule->traffic_bytes ? rule->traffic_bytes(g, i)
+                                    : 0;
+    r.price = rule->traffic_bytes ? cost_traffic(g, rule->cost, r.bytes)
+                                  : (KernelPrice){.by = COST_PRODUCT};
+    r.price.ps = cost_instr(g, i);
+    if (r.price.ps > 0)
+        add_row(g, rows, &r);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const Row *x = a, *y = b;
+    const double p = (double)x->price.ps * (double)x->calls,
+                 q = (double)y->price.ps * (double)y->calls;
+
+    return p != q                     ? (p < q ? 1 : -1)
+           : strcmp(x->name, y->name) ? strcmp(x->name, y->name)
+                                      : strcmp(x->shape, y->shape);
+}
+
+/* Busy time of the compute stream as simulated, beside collectives. */
+static int64_t simulated_busy(Gen *g)
+{
+    const Program *p = &g->prog;
+    size_t n = (size_t)p->ins.count + 1;
+    int64_t *start = gen_calloc(sizeof *start, n), *end = gen_calloc(sizeof *end, n);
+    int64_t busy = 0;
+
+    simulate_times(g, start, end);
+    for (int id = 0; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+
+        if (i->stream == STREAM_COMPUTE && i->variant != VARIANT_EVAL)
+            busy += (end[id] - start[id]) * variant_turns(g, i->variant);
+    }
+    free(start);
+    free(end);
+    return busy;
+}
+
+static Rows step_rows(Gen *g)
+{
+    Rows rows = {0};
+
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        const Instr *i = &g->prog.ins.items[id];
+        const int64_t turns =
+            i->variant == VARIANT_EVAL ? 0 : variant_turns(g, i->variant);
+
+        if (i->stream != STREAM_COMPUTE || turns == 0)
+            continue;
+        if (i->kind != INS_SPAN) {
+            add_instr(g, &rows, i, turns);
+            continue;
+        }
+        for (int k = 0; k < ins_span(g, i)->n_nodes; k++)
+            add_node(g, &rows, ins_span(g, i)->nodes[k], turns);
+    }
+    for (int i = 0; i < rows.count; i++)
+        rows.busy_ps += rows.items[i].price.ps * rows.items[i].calls;
+    rows.beside_ps = max_i64(simulated_busy(g) - rows.busy_ps, 0);
+    if (rows.count > 0)
+        qsort(rows.items, (size_t)rows.count, sizeof *rows.items, by_time);
+    return rows;
+}
+
+/* ---- text ------------------------------------------------------------------------ */
+
+static const char *rate_text(Gen *g, const KernelPrice *p)
+{
+    const char *source = p->measured ? "measured" : "assumed";
+
+    if (p->rate == 0)
+        return p->measured                  ? "this shape, measured"
+               : g->model.rates.n_moves > 0 ? "link, measured"
+                                            : "link, assumed";
+    if (cost_by_flops(p->by) && p->rate >= 1e12)
+        return gen_printf(g, "%s %.4g TFLOP/s, %s", cost_class_name(p->by),
+                          p->rate * 1e-12, source);
+    return gen_printf(g, "%s %.4g %s/s, %s", cost_class_name(p->by), p->rate * 1e-9,
+                      cost_by_flops(p->by) ? "GFLOP" : "GB", source);
+}
+
+static void print_row(Gen *g, Text *t, const Row *r, int names, int shapes, double all_ps)
+{
+    const double ps = (double)r->price.ps;
+
+    text_printf(t, "  %-*s %-*s %7lld %9.3g %9.3g", names, r->name, shapes, r->shape,
+                (long long)r->calls, r->flops * 1e-9, r->bytes * 1e-6);
+    if (g->model.rates.processors > 0 && r->tiles > 0)
+        text_printf(t, " %7lld %6.2f", (long long)r->tiles,
+                    (double)r->tiles / (double)g->model.rates.processors);
+    else if (g->model.rates.processors > 0)
+        text_printf(t, " %7s %6s", "-", "-");
+    text_printf(t, " %10.4g %10.4g %5.1f %%  %s\n", ps * 1e-9,
+                ps * (double)r->calls * 1e-9, 100.0 * ps * (double)r->calls / all_ps,
+                rate_text(g, &r->price));
+}
+
+void plan_print_kernels(Gen *g, Text *t)
+{
+    Rows rows = step_rows(g);
+    const double all = (double)max_i64(rows.busy_ps + rows.beside_ps, 1);
+    int names = 6, shapes = 5;
+
+    for (int i = 0; i < rows.count; i++) {
+        names = (int)max_i64(names, (int64_t)strlen(rows.items[i].name));
+        shapes = (int)max_i64(shapes, (int64_t)strlen(rows.items[i].shape));
+    }
+    text_printf(t, "kernels of a step on each rank (%s); equal ones on one row\n",
+                cost_source(g));
+    text_printf(t, "  %-*s %-*s %7s %9s %9s", names, "kernel", shapes, "shape", "calls",
+                "Gflop", "MB");
+    if (g->model.rates.processors > 0)
+        text_printf(t, " %7s %6s", "tiles", "waves");
+    text_printf(t, " %10s %10s %7s  %s\n", "ms a call", "ms", "share", "rate");
+    for (int i = 0; i < rows.count; i++)
+        print_row(g, t, &rows.items[i], names, shapes, all);
+    text_printf(t, "\n  kernels alone   %12.6g ms\n", (double)rows.busy_ps * 1e-9);
+    if (rows.beside_ps > 0)
+        text_printf(t, "  beside a collective, %.3g times as long: %.6g ms more\n",
+                    (double)g->model.rates.contention / 1000,
+                    (double)rows.beside_ps * 1e-9);
+    text_printf(t,
+                "  compute stream  %12.6g ms busy, %.1f %% of the step's %.6g ms; the "
+                "rest it waits for collectives\n",
+                all * 1e-9, 100.0 * all * 1e-12 / g->prog.step_seconds,
+                g->prog.step_seconds * 1e3);
+    if (g->model.rates.processors > 0)
+        text_printf(t,
+                    "  tiles of %d x %d on %lld multiprocessors; a library may choose "
+                    "others\n",
+                    TILE_ROWS, TILE_COLS, (long long)g->model.rates.processors);
+}
+
+/* ---- JSON ------------------------------------------------------------------------ */
+
+static json_t *json_row(const Gen *g, const Row *r, double all_ps)
+{
+    json_t *o = json_object();
+    const double ps = (double)r->price.ps;
+
+    json_object_set_new(o, "name", json_string(r->name));
+    json_object_set_new(o, "shape", json_string(r->shape));
+    json_object_set_new(o, "calls", json_integer((json_int_t)r->calls));
+    json_object_set_new(o, "flops", json_real(r->flops));
+    json_object_set_new(o, "bytes", json_real(r->bytes));
+    if (r->tiles > 0) {
+        json_object_set_new(o, "tiles", json_integer((json_int_t)r->tiles));
+        json_object_set_new(
+            o, "waves", json_real((double)r->tiles / (double)g->model.rates.processors));
+    }
+    if (r->price.rate > 0) {
+        json_object_set_new(o, "class", json_string(cost_class_name(r->price.by)));
+        json_object_set_new(o, "rate", json_real(r->price.rate));
+    }
+    json_object_set_new(o, "measured", json_boolean(r->price.measured));
+    json_object_set_new(o, "ms", json_real(ps * 1e-9));
+    json_object_set_new(o, "total_ms", json_real(ps * (double)r->calls * 1e-9));
+    json_object_set_new(o, "share", json_real(ps * (double)r->calls / all_ps));
+    return o;
+}
+
+json_t *plan_kernels_json(Gen *g)
+{
+    Rows rows = step_rows(g);
+    const double all = (double)max_i64(rows.busy_ps + rows.beside_ps, 1);
+    json_t *o = json_object(), *list = json_array();
+
+    for (int i = 0; i < rows.count; i++)
+        json_array_append_new(list, json_row(g, &rows.items[i], all));
+    json_object_set_new(o, "source", json_string(cost_source(g)));
+    json_object_set_new(o, "rows", list);
+    json_object_set_new(o, "alone_ms", json_real((double)rows.busy_ps * 1e-9));
+    json_object_set_new(o, "contention_ms", json_real((double)rows.beside_ps * 1e-9));
+    json_object_set_new(o, "compute_ms", json_real(all * 1e-9));
+    json_object_set_new(o, "step_ms", json_real(g->prog.step_seconds * 1e3));
+    return o;
+}

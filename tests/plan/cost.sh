@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh: the one cost model: plan --kernels, --rates, and messages about such files.
+
+tiny=$ROOT/tests/models/tiny_llama.lua
+golden_kernels() { # NAME ARGUMENT...: the table as committed
+    local name=$1
+    shift
+    "$FSDPGEN" plan "$@" --kernels >"$WORK/kernels" 2>"$WORK/err" || bad "kernels $name" "$WORK/err"
+    [ "$update" = 0 ] || cp "$WORK/kernels" "$here/golden/kernels_$name.txt"
+    check "plan --kernels: $name" diff "$here/golden/kernels_$name.txt" "$WORK/kernels"
+}
+
+cat >"$WORK/rates.json" <<'EOF'
+{ "fsdpgen_rates": 1, "platform": "a made-up machine", "target": "cpu", "threads": 1, "ranks": 2,
+  "products": [{ "form": "nt", "m": 38, "n": 100, "k": 36, "dtype": "f32", "us": 7.5 }],
+  "rates": { "product_gflops": 10, "attention_gflops": 5, "attention_bwd_gflops": 4,
+             "elementwise_gbps": 20, "norm_gbps": 1 },
+  "collectives": [
+    { "kind": "all_gather", "ranks": 2, "bytes": 1024, "us": 100 },
+    { "kind": "all_gather", "ranks": 2, "bytes": 4096, "us": 300 },
+    { "kind": "reduce_scatter", "ranks": 2, "bytes": 1024, "us": 1000 }],
+  "contention": 1.5, "launch_us": 0.25 }
+EOF
+rates=(--rates "$WORK/rates.json")
+golden_kernels cpu "$tiny" --set mesh.shard=2
+golden_kernels rates "$tiny" --set mesh.shard=2 --set target.comm_thread=true "${rates[@]}"
+golden_kernels cuda "$ROOT/models/llama8b.lua" --target cuda
+python3 - "$FSDPGEN" "$tiny" "$ROOT/models/llama8b.lua" "$WORK/rates.json" >"$WORK/out" 2>&1 <<'EOF'
+# Sums, and what each rate of the file decides, by closed forms.
+import json, subprocess, sys
+fsdpgen, tiny, large, file = sys.argv[1:]
+
+def plan(*arguments):
+    return json.loads(subprocess.run([fsdpgen, "plan", *arguments, "--kernels", "--json"], check=True,
+                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+
+def near(a, b, what):
+    if abs(a - b) > 1e-6 * max(abs(a), abs(b)):
+        sys.exit(f"{what}: {a}, not {b}")
+
+for arguments in ([tiny], [tiny, "--set", "mesh.shard=2", "--rates", file],
+                  [tiny, "--set", "mesh.shard=2", "--set", "target.comm_thread=true", "--rates", file],
+                  [tiny, "--set", "recompute=block"], [large, "--target", "cuda"],
+                  [large, "--set", "optimizer=muon{lr=1e-3}"]):
+    p = plan(*arguments)
+    k = p["kernels"]
+    near(sum(r["total_ms"] for r in k["rows"]), k["alone_ms"], f"{arguments}: the sum of rows")
+    near(k["alone_ms"] + k["contention_ms"], k["compute_ms"], f"{arguments}: what is busy")
+    near(sum(r["share"] for r in k["rows"]) + k["contention_ms"] / k["compute_ms"], 1,
+         f"{arguments}: shares")
+    near(k["step_ms"], p["step_seconds"] * 1e3, f"{arguments}: the step")
+    assert k["compute_ms"] <= k["step_ms"] * (1 + 1e-9), arguments
+
+def row(k, name, shape=""):
+    found = [r for r in k["rows"] if r["name"] == name and r["shape"].startswith(shape)]
+    if len(found) != 1:
+        sys.exit(f"{len(found)} rows of {name} {shape}")
+    return found[0]
+
+k = plan(tiny, "--rates", file)["kernels"]
+near(row(k, "linear", "nt 38x100x36")["ms"], 7.5e-3, "a measured shape")
+other = row(k, "linear", "nt 38x126x36")
+near(other["ms"], 2 * 38 * 126 * 36 / 10e9 * 1e3 + 0.25e-3, "another shape")
+forward, backward = row(k, "attention"), row(k, "attention_bwd")
+near(forward["ms"], forward["flops"] / 5e9 * 1e3 + 0.25e-3, "attention")
+near(backward["ms"], backward["flops"] / 4e9 * 1e3 + 0.25e-3, "its backward")
+near(row(k, "rmsnorm")["ms"], row(k, "rmsnorm")["bytes"] / 1e9 * 1e3 + 0.25e-3, "a norm")
+near(row(k, "add")["ms"], row(k, "add")["bytes"] / 20e9 * 1e3 + 0.25e-3, "an elementwise kernel")
+near(row(k, "embed")["ms"], row(k, "embed")["bytes"] / 8e9 * 1e3 + 0.25e-3, "a rate that the file lacks")
+assert not row(k, "embed")["measured"] and row(k, "add")["measured"]
+
+# collectives: a rank receives half; interpolated in log2; latency below, rate above
+text = subprocess.run([fsdpgen, tiny, "--set", "mesh.shard=2", "--rates", file, "--dump=simulate"],
+                      check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+took = {line.split(None, 4)[4]: int(line.split()[3]) - int(line.split()[2])
+        for line in text.splitlines() if line[:1] == " " and line.split()[1] in ("gather", "reduce")}
+plan_units = {u["name"]: u["elems"] * 4 for u in plan(tiny, "--set", "mesh.shard=2")["units"]}
+for label, ps in took.items():
+    name = next((n for n in plan_units if f" {n}" in label), None)
+    if label.startswith("gather of") and name:
+        near(ps, plan_units[name] / 4096 * 300e6, label)
+    if label.startswith("reduction of") and name:
+        near(ps, plan_units[name] / 1024 * 1000e6, label)
+assert len(took) > 4, text
+EOF
+check "plan --kernels: rows add up; each rate decides its class" test ! -s "$WORK/out"
+[ ! -s "$WORK/out" ] || sed 's/^/     | /' "$WORK/out"
+
+# rates choose no hashed field, and no line of mathematics
+for way in "" "--rates $WORK/rates.json"; do
+    # shellcheck disable=SC2086
+    "$FSDPGEN" "$tiny" --set recompute=auto --set 'target=cpu{memory="150MiB"}' $way \
+        --link-runtime "$ROOT/runtime" -o "$WORK/trainer${way:+_rates}" >/dev/null 2>"$WORK/err" ||
+        bad "generate $way" "$WORK/err"
+done
+check "--rates: the same numerics" test -n "$(grep '"numerics"' "$WORK/trainer/manifest.json")" -a \
+    "$(grep '"numerics"' "$WORK/trainer/manifest.json")" = "$(grep '"numerics"' "$WORK/trainer_rates/manifest.json")"
+check "--rates: the same mathematics" cmp "$WORK/trainer/math.c" "$WORK/trainer_rates/math.c"
+"$FSDPGEN" plan "$tiny" --json "${rates[@]}" >"$WORK/plan.json" 2>"$WORK/err"
+digest=$(sed -n 's/.*"xxh3": "\([0-9a-f]\{16\}\)".*/\1/p' "$WORK/plan.json")
+check "--rates: the file's hash is in the manifest" grep -q "\"rates\": \"${digest:-none}\"" \
+    "$WORK/trainer_rates/manifest.json"
+check "--rates: no hash without a file" bash -c "! grep -q '\"rates\"' '$WORK/trainer/manifest.json'"
+sed 's/0.25 }/0.25  }/' "$WORK/rates.json" >"$WORK/bad.json"
+"$FSDPGEN" plan "$tiny" --json --rates "$WORK/bad.json" >"$WORK/plan.json" 2>"$WORK/err"
+check "--rates: another byte, another hash" bash -c "! grep -q '$digest' '$WORK/plan.json'"
+check "--rates: the plan names the file" grep -q '(calibrated by rates.json)' "$WORK/trainer_rates/plan.txt"
+check "--rates: not its folder" bash -c "! grep -rqF '$WORK' '$WORK/trainer_rates'"
+
+# messages, as committed: rates.txt has a sed script for each case
+while read -r script; do
+    [ -n "$script" ] || continue
+    sed "$script" "$WORK/rates.json" >"$WORK/bad.json"
+    echo "== $script"
+    (cd "$WORK" && "$FSDPGEN" plan "$tiny" --rates bad.json 2>&1 >/dev/null)
+    echo "exit $?"
+done <"$here/rates_wrong.txt" >"$WORK/said"
+[ "$update" = 0 ] || cp "$WORK/said" "$here/golden/rates_wrong.txt"
+check "--rates: wrong files" diff "$here/golden/rates_wrong.txt" "$WORK/said"
+"$FSDPGEN" plan "$tiny" --rates "$WORK/none.json" >/dev/null 2>"$WORK/err"
+check "--rates: no such file" grep -q "rates .*none.json: " "$WORK/err"
