@@ -6,7 +6,9 @@
 -- A node is { id, op, ... }: "num" with value; "attr" with name; "in" with name, and feature =
 -- true where it has one value for each feature; "neg" and the functions of one argument;
 -- "add", "sub", "mul", "div", "max", "min" of two; "pow" with n; "select" with cmp: nodes 3
--- and 4 where node 1 cmp node 2 holds, or not. Nodes belong to a pool, which makes each once.
+-- and 4 where node 1 cmp node 2 holds, or not; "rsum" and "rmax", the sum and the largest of a row's
+-- values of their argument; "cols", how many these are. Nodes belong to a pool, which makes each
+-- once.
 
 local fmt, find, sub, concat = string.format, string.find, string.sub, table.concat
 
@@ -58,6 +60,11 @@ end
 local functions = {
   exp = { 1 }, log = { 1 }, tanh = { 1 }, sigmoid = { 1 }, sqrt = { 1 }, abs = { 1 },
   max = { 2 }, min = { 2 },
+  sum = { 1, function(p, x) return p:call("rsum", x) end },
+  mean = { 1, function(p, x) return p:call("div", p:call("rsum", x), p:call "cols") end },
+  rms = { 1, function(p, x)
+    return p:call("sqrt", p:call("div", p:call("rsum", p:pow(x, 2)), p:call "cols"))
+  end },
   select = { 3 },
   rsqrt = { 1, function(p, x) return p:call("div", p:num(1), p:call("sqrt", x)) end },
   square = { 1, function(p, x) return p:pow(x, 2) end },
@@ -172,12 +179,14 @@ function Parser:call(name)
     self:next()
     args[#args + 1] = self:sum()
   end
-  if #args ~= spec[1] then
+  local largest = name.text == "max" and #args == 1
+  if #args ~= spec[1] and not largest then
     mistake(name.at, #name.text, fmt("%s takes %d argument%s, not %d", name.text, spec[1],
                                      spec[1] == 1 and "" or "s", #args),
             cmp and "write select(a < b, yes, no)" or nil)
   end
   self:expect(")", fmt(") after the arguments of %s", name.text))
+  if largest then return self.pool:call("rmax", args[1]) end
   if cmp then return self.pool:select(cmp, a, b, args[2], args[3]) end
   if spec[2] then return spec[2](self.pool, args[1], args[2]) end
   return self.pool:call(name.text, args[1], args[2])
@@ -306,11 +315,15 @@ formula.most = most
 
 -- ---- what all readers of trees share ----------------------------------------------------
 
--- Every node under these, each after its children.
-function formula.order(nodes)
+local reductions = { rsum = "sum", rmax = "max" }
+formula.reductions = reductions
+
+-- Every node under these, each after its children. known: nodes, by node, that are left out, and what
+-- is only under them.
+function formula.order(nodes, known)
   local list, seen = {}, {}
   local function visit(node)
-    if seen[node] then return end
+    if seen[node] or known and known[node] then return end
     seen[node] = true
     for _, child in ipairs(node) do visit(child) end
     list[#list + 1] = node
@@ -353,9 +366,11 @@ local plain = {
   leaf = function(node)
     if node.op == "num" then return fmt("%.14g", node.value) end
     if node.op == "in" then return node.name .. (node.feature and "[d]" or "") end
-    return node.name
+    return node.op == "cols" and "d" or node.name
   end,
-  call = function(name, texts) return name .. "(" .. concat(texts, ", ") .. ")" end,
+  call = function(name, texts)
+    return (reductions[name] or name) .. "(" .. concat(texts, ", ") .. ")"
+  end,
   pow = function(text, n) return fmt("%s^%d", text, n) end,
 }
 function plain.choose(node, texts)
@@ -394,15 +409,16 @@ local function holds(cmp, a, b)
   return a >= b
 end
 
--- The values of all nodes of an order, by node. leaf(node): of inputs and attributes.
+-- The values of all nodes of an order, by node. leaf(node): of inputs and attributes. known: values
+-- of nodes that the order lacks.
 -- arithmetic: functions add, sub, mul, div, num and those of one argument; they round as the
 -- caller wants.
-function formula.evaluate(order, leaf, arithmetic)
-  local value = {}
+function formula.evaluate(order, leaf, arithmetic, known)
+  local value = setmetatable({}, { __index = known })
   for _, node in ipairs(order) do
     local op, a, b = node.op, value[node[1]], value[node[2]]
     if op == "num" then value[node] = arithmetic.num(node.value)
-    elseif op == "in" or op == "attr" then value[node] = leaf(node)
+    elseif op == "in" or op == "attr" or op == "cols" then value[node] = leaf(node)
     elseif op == "neg" then value[node] = -a
     elseif op == "abs" then value[node] = a < 0 and -a or a
     elseif op == "max" then value[node] = a > b and a or b
@@ -437,7 +453,7 @@ formula.exact = {
   end,
 }
 
-local weights = { sigmoid = 3, tanh = 5, num = 0, attr = 0, ["in"] = 0, round_f32 = 0,
+local weights = { sigmoid = 3, tanh = 5, num = 0, attr = 0, cols = 0, ["in"] = 0, round_f32 = 0,
                   round_bf16 = 0, round_f16 = 0 }
 
 -- Operations on an element, for the plan.

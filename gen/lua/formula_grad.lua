@@ -3,6 +3,10 @@
 -- input the derivative of the node, a node of the same pool, simplified while it is built;
 -- inputs that the node does not depend on have none.
 --
+-- Of a formula with reductions the whole gradient is built, dy inside: a value that is one for the row
+-- has as derivative the sum over the row's elements, and the elements that are the largest share
+-- that of max(x).
+--
 -- At a tie max, min and select give the whole derivative to one side, the second; abs has the
 -- slope 0 at 0, and comparisons have no derivative.
 
@@ -114,6 +118,11 @@ local rules = {
     local zero = b:num(0)
     return b:select("<", n[1], n[2], d, zero), b:select("<", n[1], n[2], zero, d)
   end,
+  rsum = function(_, _, d) return d end,
+  rmax = function(b, n, d)
+    local function largest(yes) return b:select("<", n[1], n, b:num(0), yes) end
+    return largest(b:div(d, b.pool:call("rsum", largest(b:num(1)))))
+  end,
   select = function(b, n, d)
     local zero = b:num(0)
     return nil, nil, b:select(n.cmp, n[1], n[2], d, zero),
@@ -121,22 +130,45 @@ local rules = {
   end,
 }
 
--- Reverse mode over the tree's order. order: formula.order{node}. Returns derivatives by the
--- inputs' names, and the product of two nodes in its simplest form.
-return function(pool, node, order)
+-- Is a node one value for the row? By node; and is there a reduction?
+local function find_fixed(formula, order)
+  local fixed, reduces = {}, false
+  for _, n in ipairs(order) do
+    local all = n.op ~= "in"
+    if formula.reductions[n.op] then
+      reduces = true
+    else
+      for _, child in ipairs(n) do all = all and fixed[child] end
+    end
+    fixed[n] = all
+  end
+  return fixed, reduces
+end
+
+-- Reverse mode over the tree's order. order: formula.order{node}; seed: dy. Returns derivatives by
+-- the inputs' names, and the function that makes a gradient of dy and a derivative.
+return function(formula, pool, node, order, seed)
   local build = setmetatable({ pool = pool }, Build)
-  local of, by_name = { [node] = build:num(1) }, {}
+  local fixed, reduces = find_fixed(formula, order)
+  local of, over_row, by_name = {}, {}, {} -- over_row: what is still to be summed over the row
+  local function add(list, n, part) list[n] = list[n] and build:add(list[n], part) or part end
+  add(reduces and fixed[node] and over_row or of, node, reduces and seed or build:num(1))
   for i = #order, 1, -1 do
     local n = order[i]
+    if over_row[n] then add(of, n, pool:call("rsum", over_row[n])) end
     local d, rule = of[n], rules[n.op]
     if d and not is_num(d, 0) then
       if n.op == "in" then by_name[n.name] = d end
       local parts = rule and { rule(build, n, d) } or {}
+      local for_each = reduces and (not fixed[n] or formula.reductions[n.op])
       for k = 1, 4 do
         local child, part = n[k], parts[k]
-        if child and part then of[child] = of[child] and build:add(of[child], part) or part end
+        if child and part then
+          add(for_each and fixed[child] and over_row or of, child, part)
+        end
       end
     end
   end
+  if reduces then return by_name, function(_, gradient) return gradient end end
   return by_name, function(a, b) return build:mul(a, b) end
 end

@@ -21,9 +21,11 @@ local rounded = {
   round_f32 = "(float)(%s)",
 }
 
--- C of a program's nodes. at: what follows an input's name, "_j" or "_k[k]".
-local function writer(formula, leaves, at)
-  local names, self = {}, {}
+-- C of a program's nodes. at: what follows an input's name, "_j" or "_k[k]"; names: of nodes that
+-- are variables already.
+local function writer(formula, at, names)
+  names = setmetatable({}, { __index = names })
+  local self = { names = names }
   local style = {
     leaf = function(node)
       if names[node] then return names[node] end
@@ -31,6 +33,7 @@ local function writer(formula, leaves, at)
         if node.value == 0 and 1 / node.value < 0 then return "(${lit(-0.0)})" end
         return fmt("${lit(%.17g)}", node.value)
       end
+      if node.op == "cols" then return "${lit(d)}" end
       if node.op == "attr" then return "${lit(" .. node.name .. ")}" end
       if node.op == "in" then return node.name .. at end
     end,
@@ -54,9 +57,11 @@ local function writer(formula, leaves, at)
       or node.op == "min" or node.op == "select" or node.op == "abs")
     return bare and string.sub(text, 2, -2) or text
   end
-  -- Variables for all under these nodes that need one: { name, text }, in order.
-  function self.variables(nodes)
-    local order, uses, atoms, list = formula.order(nodes), {}, {}, {}
+  -- Variables for all under these nodes that need one: { name, text }, in order. letter: of their
+  -- names, "v"; all: these nodes themselves have one, too.
+  function self.variables(nodes, letter, all)
+    local order, uses, atoms, list = formula.order(nodes, names), {}, {}, {}
+    letter = letter or "v"
     for _, node in ipairs(order) do
       local whole = node.op == "pow" or node.op == "abs" or node.op == "max" or node.op == "min"
         or node.op == "select"
@@ -65,14 +70,15 @@ local function writer(formula, leaves, at)
         atoms[child] = atoms[child] or whole
       end
     end
-    for _, node in ipairs(nodes) do uses[node] = (uses[node] or 0) + 1 end
+    for _, node in ipairs(nodes) do uses[node] = (uses[node] or 0) + (all and 2 or 1) end
     for _, node in ipairs(order) do
       local text = not style.leaf(node) and formula.text(node, style)
       if text and (uses[node] > 1 or atoms[node] or #text > longest) then
-        list[#list + 1] = { name = fmt("v%d", #list + 1), text = self.text(node) }
+        list[#list + 1] = { name = fmt("%s%d", letter, (self.last or 0) + #list + 1), text = self.text(node) }
         names[node] = list[#list].name
       end
     end
+    if all then self.last = (self.last or 0) + #list end
     return list
   end
   return self
@@ -166,7 +172,7 @@ end
 
 local function cpu_kernel(formula, program, outputs)
   local nodes, reads, stores = parts_of(formula, program, outputs)
-  local c = writer(formula, program.leaves, "_j")
+  local c = writer(formula, "_j")
   local sides, rows = parted(reads, stores)
   local out = { fmt("static void ${fn}(%s)", arguments(program, outputs)), "{" }
   append(out, unused(program, reads))
@@ -192,8 +198,8 @@ local function cpu_kernel(formula, program, outputs)
   return out
 end
 
--- Names by which a kernel of CUDA takes its operands, and how much of them.
-local function launcher(program, outputs, flat)
+-- The host's part of a kernel of CUDA; threads and blocks: text.
+local function launcher(program, outputs, threads, blocks)
   local names, shown = {}, {}
   for _, o in ipairs(program.inputs) do names[#names + 1] = "&" .. o.name end
   for _, o in ipairs(outputs) do
@@ -201,18 +207,18 @@ local function launcher(program, outputs, flat)
     shown[#shown + 1] = fmt("%s[${t}, ${%d * d}]", o.name, o.parts and #o.parts or 1)
   end
   return {
-    "//@ host", "${kernel(fn, _g.threads)}", "",
+    "//@ host", fmt("${kernel(fn, %s)}", threads), "",
     fmt("/* %s%s */", concat(shown, ", "), program.about),
     fmt("static void ${fn}(Rt *rt, %s)", arguments(program, outputs)), "{",
     fmt("    rt_launch(rt, &${fn}_kernel, %s, (void *[]){ %s });",
-        flat and "${_g.blocks}, 1" or "${t}, ${_g.blocks}", concat(names, ", ")),
+        blocks, concat(names, ", ")),
     "}",
   }
 end
 
 local function cuda_kernel(formula, program, outputs)
   local nodes, reads, stores = parts_of(formula, program, outputs)
-  local c = writer(formula, program.leaves, "_k[k]")
+  local c = writer(formula, "_k[k]")
   local sides, rows = parted(reads, stores)
   local flat, first = #sides == 0, nil
   for _, x in ipairs(reads) do
@@ -262,8 +268,21 @@ local function cuda_kernel(formula, program, outputs)
                         x.name)
   end
   out[#out + 1] = "}"
-  append(out, launcher(program, outputs, flat))
+  append(out, launcher(program, outputs, "_g.threads",
+                       flat and "${_g.blocks}, 1" or "${t}, ${_g.blocks}"))
   return out
+end
+
+local helpers = { writer = writer, quoted = quoted, parts_of = parts_of, place = place, plus = plus,
+                  arguments = arguments, unused = unused, append = append, parted = parted,
+                  launcher = launcher }
+
+local function reduces(formula, program)
+  local nodes = {}
+  for _, out in ipairs(program.outputs) do append(nodes, out.nodes) end
+  for _, node in ipairs(formula.order(nodes)) do
+    if formula.reductions[node.op] then return true end
+  end
 end
 
 -- A template: all outputs, or those that a form has.
@@ -283,7 +302,10 @@ local function template(formula, program, kernel)
   return concat(lines, "\n") .. "\n"
 end
 
-return function(formula, program)
+-- rows: formula_rows.lua.
+return function(formula, program, rows)
   local device = setmetatable({ cuda = true }, { __index = program })
-  return template(formula, program, cpu_kernel), template(formula, device, cuda_kernel)
+  local cpu, cuda = cpu_kernel, cuda_kernel
+  if reduces(formula, program) then cpu, cuda = rows(helpers) end
+  return template(formula, program, cpu), template(formula, device, cuda)
 end

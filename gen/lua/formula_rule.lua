@@ -12,22 +12,62 @@ end
 -- The elements of an operand's row, and the first of its part.
 local function stride(o, d) return o.feature and 0 or (o.parts and #o.parts or 1) * d end
 
--- run(n, arithmetic): outputs computed element by element, into n's lists.
+-- A sum or the largest of a row's values, list[1..n], in the order of formula_rows.lua.
+local function reduce(op, list, n, arithmetic)
+  local lanes = {}
+  local function join(a, b)
+    if op == "rsum" then return arithmetic.add(a, b) end
+    return a > b and a or b
+  end
+  for k = 1, 32 do lanes[k] = op == "rsum" and 0.0 or arithmetic.num(-3.4028234663852886e38) end
+  for j = 1, n do
+    local k = (j - 1) % 32 + 1
+    lanes[k] = join(lanes[k], list[j])
+  end
+  for _, half in ipairs { 16, 8, 4, 2, 1 } do
+    for k = 1, half do lanes[k] = join(lanes[k], lanes[k + half]) end
+  end
+  return lanes[1]
+end
+
+-- run(n, arithmetic): outputs computed row by row, element by element, into n's lists; and the
+-- operations on an element.
 local function evaluator(formula, program)
-  local nodes = {}
+  local nodes, passes = {}, {}
   for _, out in ipairs(program.outputs) do
     for _, node in ipairs(out.nodes) do nodes[#nodes + 1] = node end
   end
-  local order = formula.order(nodes)
+  local all, known = formula.order(nodes), {}
+  for _, node in ipairs(all) do
+    if formula.reductions[node.op] then known[node] = true end
+  end
+  for _, node in ipairs(all) do
+    if known[node] then
+      passes[#passes + 1] = { node = node, order = formula.order({ node[1] }, known) }
+    end
+  end
+  local order = formula.order(nodes, known)
+  local function values(order, n, arithmetic, i, j, reduced)
+    return formula.evaluate(order, function(node)
+      if node.op == "attr" then return arithmetic.num(n[node.name] + 0.0) end
+      if node.op == "cols" then return arithmetic.num(n.d + 0.0) end
+      local leaf = program.leaves[node.name]
+      local o = leaf.operand
+      return n[o.name][i * stride(o, n.d) + ((leaf.part or 1) - 1) * n.d + j]
+    end, arithmetic, reduced)
+  end
   return function(n, arithmetic)
     for i = 0, n.t - 1 do
+      local reduced = {}
+      for _, pass in ipairs(passes) do
+        local list, of = {}, pass.node[1]
+        for j = 1, n.d do
+          list[j] = reduced[of] or values(pass.order, n, arithmetic, i, j, reduced)[of]
+        end
+        reduced[pass.node] = reduce(pass.node.op, list, n.d, arithmetic)
+      end
       for j = 1, n.d do
-        local value = formula.evaluate(order, function(node)
-          if node.op == "attr" then return arithmetic.num(n[node.name] + 0.0) end
-          local leaf = program.leaves[node.name]
-          local o = leaf.operand
-          return n[o.name][i * stride(o, n.d) + ((leaf.part or 1) - 1) * n.d + j]
-        end, arithmetic)
+        local value = values(order, n, arithmetic, i, j, reduced)
         for _, out in ipairs(program.outputs) do
           for k, node in ipairs(out.nodes) do
             local at = i * stride(out, n.d) + (k - 1) * n.d + j
@@ -36,7 +76,7 @@ local function evaluator(formula, program)
         end
       end
     end
-  end, formula.flops(order)
+  end, formula.flops(all)
 end
 
 -- The rule of a program. program.inputs and outputs: operands; attrs: those that it reads.
@@ -86,7 +126,7 @@ end
 
 return function(tools, program)
   local rule, run = rule_of(tools, program)
-  local cpu, cuda = tools.kernel(tools.formula, program)
+  local cpu, cuda = tools.kernel(tools.formula, program, tools.rows)
   return { rule = rule, cpu = cpu, cuda = cuda, formula = canonical(tools, program),
            interpret = run, program = program, operations = operations(tools, program) }
 end

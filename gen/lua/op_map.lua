@@ -21,8 +21,8 @@
 --     cases, where they differ from what follows from the formula
 --   }
 --
--- Inputs are widened to the compute type (f32; f64 of f64), every operation rounds to it as
--- written, and the result is rounded once. The gradient of x is the derivative times dy, one op
+-- Inputs are widened to the compute type (f32; f64 of f64), every operation rounds to it as written,
+-- and the result is rounded once; sums over a row have one order: formula_rows.lua. The gradient of x is the derivative times dy, one op
 -- NAME_bwd for all inputs; of w[d], its rows are rounded and summed by colsum.
 
 local fmt, concat = string.format, table.concat
@@ -34,7 +34,7 @@ local own_keys = { doc = "string", inputs = "table", outputs = "table", parts = 
 
 -- What a kernel has by these names: gen/lua/template.lua, gen/lua/formula_kernel.lua.
 local taken = {}
-for _, name in ipairs { "t", "d", "i", "j", "k", "at", "rt", "load", "store", "kernel", "grid",
+for _, name in ipairs { "t", "d", "i", "j", "k", "at", "j0", "j1", "half", "lane", "rt", "load", "store", "kernel", "grid",
                         "width", "ld", "st", "lit", "rnd", "acc", "fn", "beta" } do
   taken[name] = true
 end
@@ -57,7 +57,7 @@ function Map:name_problem(name)
     return fmt("the name %s does not match [a-z][a-z0-9_]*", name)
   elseif formula.is_function(name) then
     return fmt("%s is a function", name)
-  elseif taken[name] or string.find(name, "^v%d+$") or string.find(name, "_[jk]$")
+  elseif taken[name] or string.find(name, "^[vrs]%d+$") or string.find(name, "_[jkl]$")
          or string.find(name, "_at$") then
     return fmt("kernels see something else by the name %s", name)
   end
@@ -250,8 +250,8 @@ function Map:gradient()
   local formula, out = self.tools.formula, self.outputs[1]
   local dy, node = "d" .. out.name, out.nodes[1]
   local order, by_name = formula.order { node }, {}
-  local derivative, times = self.tools.grad(self.pool, node, order)
   local seed, outputs = self.pool:input(dy, false), {}
+  local derivative, times = self.tools.grad(formula, self.pool, node, order, seed)
   for _, input in ipairs(self.inputs) do
     local nodes, depends = {}, false
     for k, name in ipairs(input.parts or { input.name }) do
@@ -401,7 +401,7 @@ function Map:build()
   return result
 end
 
--- tools: formula.lua, formula_grad.lua, formula_kernel.lua and formula_rule.lua.
+-- tools: formula.lua, formula_grad.lua, formula_kernel.lua, formula_rows.lua and formula_rule.lua.
 return function(given, name, tools)
   local map = setmetatable({
     given = given, name = name, tools = tools, problems = {}, texts = {}, order = {}, leaves = {},

@@ -31,10 +31,11 @@ static void push_tool(Gen *g, const char *name, const char *path)
 
 void ops_push_tools(Gen *g)
 {
-    lua_createtable(g->L, 0, 4);
+    lua_createtable(g->L, 0, 5);
     push_tool(g, "formula", "gen/lua/formula.lua");
     push_tool(g, "grad", "gen/lua/formula_grad.lua");
     push_tool(g, "kernel", "gen/lua/formula_kernel.lua");
+    push_tool(g, "rows", "gen/lua/formula_rows.lua");
     push_tool(g, "rule", "gen/lua/formula_rule.lua");
 }
 

@@ -11,6 +11,7 @@
 set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
+. "$ROOT/tests/e2e/chains.sh"
 . "$ROOT/tests/cudasim/tune.sh"
 . "$ROOT/tests/cudasim/cache.sh"
 . "$ROOT/tests/cudasim/cudnn.sh"
@@ -114,6 +115,16 @@ TABLE
         fi
         number=$((number + 1))
     done <"$WORK/rows"
+}
+
+# ---- formulas -------------------------------------------------------------------------
+
+formulas() {
+    random_chains "$WORK/chains" "$SEED"
+    TRAIN_SECONDS=90 fused_or_not "random chains in bf16" "$WORK/chains" CUDA_HOME="$home" -- \
+        --target cuda --set 'dtypes.param="bf16"'
+    [ "$FULL" = 0 ] || TRAIN_SECONDS=90 fused_or_not "random chains in f32" "$WORK/chains" \
+        CUDA_HOME="$home" -- --target cuda
 }
 
 # ---- faults ---------------------------------------------------------------------------
@@ -504,6 +515,7 @@ part matrices turn 1 2 matrices
 part cudnn_attention turn 0 2 cudnn_attention
 part gpt2 turn 1 2 gpt2
 part structure turn 0 2 structure
+part formulas turn 1 2 formulas
 part bf16 turn 0 2 bf16
 part f16 turn 1 2 f16
 part gpu_script gpu_script

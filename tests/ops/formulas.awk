@@ -26,7 +26,7 @@ function positive(depth) { return "(" number() " + square(" formula(depth) "))" 
 
 function formula(depth, kind, a, b) {
     if (depth <= 0) return leaf()
-    kind = random(22)
+    kind = random(24)
     a = formula(depth - 1)
     if (kind < 4) return "(" a " + " formula(depth - 1) ")"
     if (kind < 7) return "(" a " - " formula(depth - 1) ")"
@@ -42,7 +42,15 @@ function formula(depth, kind, a, b) {
     if (kind == 18) return "select(" a " " pick("< <= > >=") " " leaf() ", " formula(depth - 2) ", " leaf() ")"
     if (kind == 19) return "exp(min(" a ", 1))"
     if (kind == 20) return bounded(depth - 1) "^" pick("2 3 4")
+    if (kind == 21) return row(depth - 1)
+    if (kind == 22) return "(" leaf() " - " row(depth - 1) ")"
     return bounded(depth)
+}
+
+# one value for the row
+function row(depth) {
+    if (random(3) == 0) return "rms" positive(depth)
+    return pick("mean(( max(( sum(0.1*( mean((") formula(depth) "))"
 }
 
 # from -1 to 1, or a leaf
@@ -71,7 +79,7 @@ BEGIN {
         if (i <= 2 && !chained) { # what the planted faults of formulas.sh need, whatever the seed
             shape = 2
             first = "x"
-            text = i == 1 ? "x * 0.5 + tanh(g) / (1 + square(x)) + max(x, g) - (g - (x - g))" : "x + x * (g - g)"
+            text = i == 1 ? "x * 0.5 + tanh(g) / (1 + square(x)) + max(x, g) - (g - (x - g)) + mean(x * g) + rms(1 + square(mean(g)))" : "x + x * (g - g)"
         }
         if (length(text) > 900) text = first " * " first
         if (chained) text = "softcap(0.25 * (" all_of(shape) ") + " text ", 3)"

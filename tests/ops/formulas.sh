@@ -40,7 +40,7 @@ done
 number=0
 fault() {
     number=$((number + 1))
-    [ "${FULL:-0}" = 1 ] || [ $((seed % 6 + 1)) = $number ] || return 0
+    [ "${FULL:-0}" = 1 ] || [ $((seed % 8 + 1)) = $number ] || return 0
     rm -rf "$work/share"
     mkdir -p "$work/share"
     cp -R "$root/gen" "$root/templates" "$root/models" "$root/runtime" "$work/share"
@@ -61,4 +61,6 @@ fault formula_grad.lua '/^  max = /,/^  end/s/zero, d)/zero, zero)/' 'the second
 fault formula_grad.lua 's/^  if a == b then return self:num(0) end/  if a == b then return a end/' 'a - a is not 0'
 fault formula_kernel.lua 's/rt_%s${_f}/rt_%s/' 'functions of f64 in f32'
 fault formula.lua 's/at_least(node\[2\], own + 1)/at_least(node[2], own)/' 'a - (b - c) without parentheses'
+fault formula_grad.lua 's/pool:call("rsum", over_row\[n\])/over_row[n]/' 'the derivative of a mean, not summed over the row'
+fault formula_rows.lua 's/half = 16/half = 2/' 'a sum without most of its lanes'
 exit $failed
