@@ -115,8 +115,9 @@ double rt_loss_take(Rt *rt);
 
 /* ---- measuring (--calibrate) ------------------------------------------------- */
 
-/* Seconds that what is computed between the two took; on CUDA by events on the compute stream. */
-void rt_lap_begin(Rt *rt);
+/* Seconds that what is computed between the two took; on CUDA by events on the compute stream, on
+ * the CPU by the clock of the rank's only thread, if it has one and waits for no other rank. */
+void rt_lap_begin(Rt *rt, bool waits);
 double rt_lap_end(Rt *rt);
 /* Copies within the local space, as fast as this rank can; and the least that can be started:
  * threads that do nothing, or a launch of 4 bytes at `at`. */

@@ -5,8 +5,9 @@
 
 static cudaEvent_t from_event, to_event;
 
-void rt_lap_begin(Rt *rt)
+void rt_lap_begin(Rt *rt, bool waits)
 {
+    (void)waits;
     if (from_event == NULL) {
         RT_CUDA_CALL(rt, cudaEventCreate(&from_event));
         RT_CUDA_CALL(rt, cudaEventCreate(&to_event));

@@ -125,11 +125,12 @@ static double mean(Rt *rt, double seconds)
     return 1e-9 * (double)ns / rt->world_size;
 }
 
+static Call call_collective;
 static double once(Bench *b, Call *call)
 {
     mean(b->rt, 0);
     rt_enter(b->rt, RT_AT_SETUP); /* progress, for the watcher */
-    rt_lap_begin(b->rt);
+    rt_lap_begin(b->rt, call == call_collective);
     call(b);
     return rt_lap_end(b->rt);
 }
@@ -375,7 +376,7 @@ static double contention(Bench *b, const Moved *gather)
         mean(b->rt, 0);
         if (i % 2 == 1)
             rt_collective_start(b->rt, b->stream, b->op);
-        rt_lap_begin(b->rt);
+        rt_lap_begin(b->rt, false);
         best->run(b->rt, at);
         (i % 2 == 1 ? beside : alone)[i / 2] = rt_lap_end(b->rt);
         if (i % 2 == 1)
