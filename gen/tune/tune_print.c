@@ -115,7 +115,9 @@ static void print_verdict(const Tune *t, Text *to)
                 tune_sets_of(t, best));
     print_gain(t, to, best);
     print_kept(t, to, best);
-    if (best->median <= 0)
+    if (best->median <= 0 && t->g->opt.rates)
+        text_printf(to, "  predicted by the rates of %s\n", t->g->opt.rates);
+    else if (best->median <= 0)
         text_printf(to, "  the rates behind predictions are not calibrated: they order "
                         "candidates, and promise no time\n");
     if (t->g->opt.output)

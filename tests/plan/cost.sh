@@ -106,6 +106,8 @@ sed 's/0.25 }/0.25  }/' "$WORK/rates.json" >"$WORK/bad.json"
 check "--rates: another byte, another hash" bash -c "! grep -q '$digest' '$WORK/plan.json'"
 check "--rates: the plan names the file" grep -q '(calibrated by rates.json)' "$WORK/trainer_rates/plan.txt"
 check "--rates: not its folder" bash -c "! grep -rqF '$WORK' '$WORK/trainer_rates'"
+"$FSDPGEN" tune "$tiny" recompute=none,block --plan-only "${rates[@]}" >"$WORK/out" 2>&1
+check "--rates: tune predicts by them" grep -q 'predicted by the rates of .*rates.json' "$WORK/out"
 
 # messages, as committed: rates.txt has a sed script for each case
 while read -r script; do
