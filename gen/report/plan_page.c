@@ -18,7 +18,9 @@ static double us(int64_t ps)
 
 static const char *show_time(Gen *g, double seconds)
 {
-    return seconds >= 0.1    ? gen_printf(g, "%.3g s", seconds)
+    return seconds >= 7200   ? gen_printf(g, "%.3g h", seconds / 3600)
+           : seconds >= 120  ? gen_printf(g, "%.3g min", seconds / 60)
+           : seconds >= 0.1  ? gen_printf(g, "%.3g s", seconds)
            : seconds >= 1e-4 ? gen_printf(g, "%.3g ms", 1e3 * seconds)
                              : gen_printf(g, "%.3g us", 1e6 * seconds);
 }

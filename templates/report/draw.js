@@ -24,7 +24,9 @@ const bytes = (x, digits) => {
   return tidy(x, digits) + " " + units[u];
 };
 const time = (us, digits) =>
-  us >= 1e6 ? tidy(us / 1e6, digits) + " s" : us >= 1e3 ? tidy(us / 1e3, digits) + " ms" : tidy(us, digits) + " us";
+  us >= 7.2e9 ? tidy(us / 3.6e9, digits) + " h" : us >= 1.2e8 ? tidy(us / 6e7, digits) + " min" :
+  us >= 1e6 ? tidy(us / 1e6, digits) + " s" : us >= 1e3 ? tidy(us / 1e3, digits) + " ms" :
+  us > 0 ? tidy(us, digits) + " us" : "0";
 const ticks = (high, count, unit) => {
   const rough = high / unit / count, power = 10 ** Math.floor(Math.log10(rough)), out = [];
   const step = [1, 2, 5, 10].find((m) => m * power >= rough * 0.999) * power * unit;
