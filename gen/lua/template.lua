@@ -442,7 +442,7 @@ function template.kernel_helpers(env)
   env.gemm = gemm_table
   env.block_rows = block_rows
   if env.cuda then template.cuda(env) end
-  template.capped(env, template.render)
+  if template.capped then template.capped(env, template.render) end
   return env
 end
 
