@@ -128,7 +128,7 @@ typedef struct Group {
     bool shared;       /* in the child: its Gen is past span */
     int now;           /* in a copy: which one it plans */
     /* in the parent */
-    char answer[sizeof(Answer)];
+    Answer answer;
     size_t got; /* bytes of it */
     void (*done)(void *with);
     void *with;
@@ -197,6 +197,15 @@ static int plan_in_child(Gen *g, void *with)
 
 /* ---- in the parent --------------------------------------------------------------- */
 
+/* A child has read what anyone may have written: is this one of its candidates? */
+static bool asked_for(const Group *b, int job)
+{
+    for (int i = 0; i < b->count; i++)
+        if (b->job[i] == job)
+            return true;
+    return false;
+}
+
 static bool take_answers(void *with, const char *s, size_t n)
 {
     Group *b = with;
@@ -204,15 +213,17 @@ static bool take_answers(void *with, const char *s, size_t n)
     while (n) {
         const size_t part =
             (size_t)min_i64((int64_t)n, (int64_t)(sizeof b->answer - b->got));
-        const Answer *a = (const void *)b->answer;
 
-        memcpy(b->answer + b->got, s, part);
+        memcpy((char *)&b->answer + b->got, s, part);
         b->got += part;
         s += part;
         n -= part;
         if (b->got < sizeof b->answer)
             break;
-        *b->jobs[a->job].plan = a->plan;
+        if (!asked_for(b, b->answer.job))
+            return false;
+        b->answer.plan.why[sizeof b->answer.plan.why - 1] = '\0';
+        *b->jobs[b->answer.job].plan = b->answer.plan;
         b->got = 0;
         if (b->done)
             b->done(b->with);
