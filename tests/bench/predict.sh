@@ -20,7 +20,7 @@ cat "$ROOT"/gen/*/*.c >"$WORK/data.txt"
 
 model_a=$ROOT/models/demo.lua sets_a="mesh.shard=2"
 model_b=$ROOT/models/gpt2_124m.lua
-sets_b="mesh.shard=2 model.layers=2 model.vocab=256 seq=256 micro_batch=2 global_batch=16 dtypes.param=f32"
+sets_b="mesh.shard=2 model.layers=2 model.vocab=256 seq=256 micro_batch=2 global_batch=16 leaves=4 dtypes.param=f32"
 model_c=$ROOT/models/demo.lua
 sets_c="mesh.shard=2 model.dim=512 model.heads=8 model.kv_heads=8 model.ffn=1408 model.layers=2 seq=512 micro_batch=1 global_batch=8"
 
