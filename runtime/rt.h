@@ -177,21 +177,23 @@ typedef struct RtMemory {
     int64_t bytes;
 } RtMemory;
 
-/* A kernel or product of the step alone, for --calibrate: what it computes, and a call of it on
- * operands that lie one after the other at `at`. */
+/* A kernel or product of the step alone, for --calibrate: what it computes, on operands that lie one
+ * after the other. */
 typedef enum {
     RT_TIMED_NT, RT_TIMED_NN, RT_TIMED_TN, /* products [m, k] x [k, n], in the forms of rt_gemm.h */
     RT_TIMED_ATTENTION, RT_TIMED_ATTENTION_BWD, RT_TIMED_NORM, RT_TIMED_ELEMENTWISE
 } RtTimedKind;
 typedef struct RtTimed {
     RtTimedKind kind;
-    const char *name;
+    const char *name;        /* NULL: after the last */
     int64_t m, n, k;         /* of a product; dtype: of its inputs */
     RtDtype dtype;
+    void *product;           /* RtGemm, on CUDA RtMatmul; NULL: a kernel */
+    int64_t second;          /* where B begins */
     double flops;
     int64_t traffic_bytes;   /* operands read and written once */
-    int64_t bytes, out;      /* space that the call takes at `at`, and where its results begin */
-    void (*run)(Rt *rt, char *at); /* NULL: after the last */
+    int64_t bytes, out;      /* space that a call takes, and where its results begin */
+    void (*run)(Rt *rt, char *at); /* of a kernel: operands begin at `at` */
 } RtTimed;
 
 typedef struct RtTrainer {

@@ -119,6 +119,8 @@ double rt_loss_take(Rt *rt);
  * the CPU by the clock of the rank's only thread, if it has one and waits for no other rank. */
 void rt_lap_begin(Rt *rt, bool waits);
 double rt_lap_end(Rt *rt);
+/* C = A B. product: RtGemm; on CUDA RtMatmul, which the first call prepares. */
+void rt_product(Rt *rt, void *product, const void *a, const void *b, void *c);
 /* Copies within the local space, as fast as this rank can; and the least that can be started:
  * threads that do nothing, or a launch of 4 bytes at `at`. */
 void rt_copy(Rt *rt, char *to, const char *from, int64_t bytes);

@@ -286,6 +286,7 @@ static const struct TrainerFile {
     {"tables.h", "tables.h", true, true, PART_PLAN},
     {"tables.c", "tables.c", true, true, PART_PLAN},
     {"checkpoint.c", "checkpoint.c", true, true, PART_PLAN},
+    {"calibrate.c", "calibrate.c", true, true, PART_PLAN},
     {"gitattributes", ".gitattributes", true, true, PART_NONE},
     {"gitignore", ".gitignore", true, true, PART_NONE},
 };

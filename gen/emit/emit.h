@@ -74,6 +74,7 @@ void emit_macros(Gen *g); /* emit_macros.c: fills the macros of what the plan na
  * table on top of the stack. */
 void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int prepared);
 void emit_operands(Emit *e, const Node *n);
+void emit_timed(Emit *e, const KernelList *kernels); /* emit_calibrate.c: for calibrate.c */
 /* emit_optimizer.c */
 void emit_optimizer_kernels(Emit *e, int list, int prepared);
 void emit_optimizer_names(Emit *e); /* for kernels.c and kernels.h */

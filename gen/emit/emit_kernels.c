@@ -12,7 +12,6 @@
 #include "plan/plan.h"
 #include "base/show.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 /* ---- kernels --------------------------------------------------------------------- */
@@ -138,71 +137,6 @@ void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int 
     lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
 }
 
-/* What kind of time the kernel takes, unless it is a product: limited by arithmetic, as
- * attention is, or by memory, with or without sums along rows. */
-static const char *timed_kind(const Node *n, int64_t traffic_bytes)
-{
-    if (n->flops > 8.0 * (double)traffic_bytes)
-        return n->phase == PHASE_BACKWARD ? "ATTENTION_BWD" : "ATTENTION";
-    for (int i = 0; i < n->op->info->n_axes; i++)
-        if (n->op->info->axes[i].reduction)
-            return "NORM";
-    return "ELEMENTWISE";
-}
-
-static void push_arg(Emit *e, const char *text, int *count)
-{
-    lua_pushstring(e->L, text);
-    lua_rawseti(e->L, -2, ++*count);
-}
-
-/* Field `timed` of a kernel that the step calls: how --calibrate calls it alone, on
- * operands one after the other at `at`, apart even where the step computes in place. */
-static void emit_timed(Emit *e, const Node *n)
-{
-    enum { ALIGN = 256 };
-    int64_t at = 0, out = 0, traffic = infer_traffic(e->g, n);
-    int count = 0;
-    bool adds = false;
-
-    if (n->phase == PHASE_SETUP || n->phase == PHASE_EVALUATE)
-        return;
-    lua_newtable(e->L);
-    lua_newtable(e->L);
-    if (emit_on_device(e))
-        push_arg(e, "rt", &count);
-    for (int i = 0; i < n->n_in + n->n_out; i++) {
-        const Value *v = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
-
-        adds = adds || (i >= n->n_in && n->op->out[i - n->n_in].may_add);
-        out = i == n->n_in ? at : out;
-        if (v->kind == VAL_DATA) {
-            push_arg(e,
-                     gen_printf(e->g, "rt_local(rt, rt->trainer->%s_offset)",
-                                data_names[v->index]),
-                     &count);
-            continue;
-        }
-        push_arg(e, gen_printf(e->g, "(void *)(at + %" PRId64 ")", at), &count);
-        at += (v->bytes + ALIGN - 1) / ALIGN * ALIGN;
-    }
-    if (adds)
-        push_arg(e, "0.0f", &count);
-    if (n->workspace_bytes) {
-        push_arg(e, gen_printf(e->g, "at + %" PRId64, at), &count);
-        at += (n->workspace_bytes + ALIGN - 1) / ALIGN * ALIGN;
-    }
-    if (ops_scaled(e->g, n->op))
-        push_arg(e, "rt_loss_scale(rt)", &count);
-    lua_setfield(e->L, -2, "args");
-    emit_str(e->L, "kind", timed_kind(n, traffic));
-    emit_num(e->L, "flops", n->flops);
-    emit_int(e->L, "traffic", traffic);
-    emit_int(e->L, "bytes", at);
-    emit_int(e->L, "out", out);
-    lua_setfield(e->L, -2, "timed");
-}
-
 /* Can some choice of recompute call the kernel from the schedule? */
 static bool runs_again(Gen *g, const char *kernel)
 {
@@ -238,7 +172,6 @@ static void push_kernels(Emit *e, const KernelList *kernels)
             return; /* after a mistake the Lua budget may be used up */
         lua_rawgeti(L, list, before + 1);
         emit_operands(e, n);
-        emit_timed(e, n);
         emit_str(L, "fn", n->kernel);
         emit_bool(L, "again", again);
         lua_pop(L, 1);
@@ -246,6 +179,7 @@ static void push_kernels(Emit *e, const KernelList *kernels)
     emit_optimizer_kernels(e, list, prepared);
     lua_setfield(L, -3, "prepared");
     lua_setfield(L, -2, "kernels");
+    emit_timed(e, kernels);
 }
 
 void emit_kernels(Emit *e, KernelList *kernels)

@@ -18,7 +18,7 @@ int pattern_call(Builder *b, const OpRule *op);
 
 /* Reads the value at index as the attribute's spec requires, or raises a Lua error. */
 void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index, Attr *a);
-/* The first key, in order, that is not an attribute of the op; NULL: there is none. */
+/* The first key, in order, that the op has no attribute for; NULL if it has one for each. */
 const char *builder_unknown_key(Builder *b, const OpRule *op, int index);
 void builder_check_keys(Builder *b, const OpRule *op, int index);
 /* Fills in[op->n_in]: NULL for an omitted optional input. Returns how many are given. */

@@ -290,7 +290,7 @@ static void import_multipliers(const Config *c, Items *items, int64_t head_dim)
     }
 }
 
-/* A positive number; 0 if there is none. */
+/* 0 unless the field is a positive number. */
 static double softcap(const Config *c, const char *key, double usual)
 {
     const double cap = hf_number(c, key, hf_lacks(c, key) ? usual : 0);

@@ -312,16 +312,29 @@ local function gemm_tiles(m, n)
 end
 
 local rt_dtype = { f32 = "RT_F32", f64 = "RT_F64", bf16 = "RT_BF16", f16 = "RT_F16" }
+-- The fields of a product of dense matrices; tiles: only products on the CPU have them.
+local function product_fields(op, m, n, k, from, to, tile_m, tile_n)
+  local tiles = tile_m and fmt(".tile_m = %d, .tile_n = %d, ", tile_m, tile_n) or ""
+  return fmt("    .op = RT_%s, .m = %d, .n = %d, .k = %d, .lda = %d, .ldb = %d, .ldc = %d,\n"
+             .. "    %s.in_dtype = %s, .out_dtype = %s,\n",
+             op, m, n, k, op == "TN" and m or k, op == "NT" and k or n, n, tiles,
+             rt_dtype[from] or error("gemm: no products of " .. from, 3),
+             rt_dtype[to] or error("gemm: no products into " .. to, 3))
+end
+
 local function gemm_table(name, op, m, n, k, from, to)
   local tile_m, tile_n = gemm_tiles(m, n)
-  local lda, ldb = op == "TN" and m or k, op == "NT" and k or n
-  return fmt("static const RtGemm %s = { /* %d x %d tiles */\n"
-             .. "    .op = RT_%s, .m = %d, .n = %d, .k = %d, .lda = %d, .ldb = %d, .ldc = %d,\n"
-             .. "    .tile_m = %d, .tile_n = %d, .in_dtype = %s, .out_dtype = %s,\n};",
+  return fmt("static const RtGemm %s = { /* %d x %d tiles */\n%s};",
              name, (m + tile_m - 1) // tile_m, (n + tile_n - 1) // tile_n,
-             op, m, n, k, lda, ldb, n, tile_m, tile_n,
-             rt_dtype[from.dtype] or error("gemm: no products of " .. from.dtype, 2),
-             rt_dtype[to.dtype] or error("gemm: no products into " .. to.dtype, 2))
+             product_fields(op, m, n, k, from.dtype, to.dtype, tile_m, tile_n))
+end
+
+-- An element of a table of products, RtGemm with tiles, else RtMatmul; p: form, m, n, k, from, to.
+function base.product(p, tiled)
+  local tile_m, tile_n
+  if tiled then tile_m, tile_n = gemm_tiles(p.m, p.n) end
+  local fields = product_fields(p.form, p.m, p.n, p.k, p.from, p.to, tile_m, tile_n)
+  return "{\n" .. string.gsub(fields, "    (%C+)", "        %1") .. "    }"
 end
 
 -- Rows of the machine's register block (runtime/rt_simd.h) for n rows: its own number, or a smaller

@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xb1efdfe8322f7bf5
+#if TRAINER_IDENTITY != 0xc725859291061b18
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x0f23cc0811ee156c || TRAINER_IDENTITY != 0xb1efdfe8322f7bf5
+#if MATH_IDENTITY != 0x0f23cc0811ee156c || TRAINER_IDENTITY != 0xc725859291061b18
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x038d4f9f14ffac71 || TRAINER_IDENTITY != 0xf4e3caea3ad8e975
+#if MATH_IDENTITY != 0x038d4f9f14ffac71 || TRAINER_IDENTITY != 0x31511a638636c2b9
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xf4e3caea3ad8e975
+#if TRAINER_IDENTITY != 0x31511a638636c2b9
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xe507b730d38430f0 || TRAINER_IDENTITY != 0xc99bae0e6f2a9937
+#if MATH_IDENTITY != 0xe507b730d38430f0 || TRAINER_IDENTITY != 0x3ba29cdec4c8b195
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

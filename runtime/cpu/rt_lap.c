@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_lap.c: what --calibrate needs of the CPU: clocks, copies by all threads of the
- * rank, the least that its threads can be started for. In: bytes of the local space. Out:
- * seconds. */
+/* rt_lap.c: what --calibrate needs of the CPU: clocks, products, copies by all threads of
+ * the rank, the least that its threads can be started for. In: bytes of the local space.
+ * Out: seconds. */
 #include "cpu/rt_cpu.h"
+#include "rt_gemm.h"
 
 #include <string.h>
 #include <time.h>
@@ -29,6 +30,12 @@ double rt_lap_end(Rt *rt)
 {
     (void)rt;
     return now() - began;
+}
+
+void rt_product(Rt *rt, void *product, const void *a, const void *b, void *c)
+{
+    (void)rt;
+    rt_gemm(product, a, b, c, 0.0f);
 }
 
 void rt_copy(Rt *rt, char *to, const char *from, int64_t bytes)

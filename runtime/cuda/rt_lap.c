@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_lap.c: what --calibrate needs of a device: events on the compute stream, copies, the
- * least launch. In: bytes of the local space. Out: seconds between two events. */
+/* rt_lap.c: what --calibrate needs of a device: events on the compute stream, products,
+ * copies, the least launch. In: bytes of the local space. Out: seconds between two
+ * events. */
 #include "cuda/rt_gpu.h"
 
 static cudaEvent_t from_event, to_event;
@@ -23,6 +24,14 @@ double rt_lap_end(Rt *rt)
     rt_gpu_reach(rt, to_event);
     RT_CUDA_CALL(rt, cudaEventElapsedTime(&ms, from_event, to_event));
     return 1e-3 * (double)ms;
+}
+
+void rt_product(Rt *rt, void *product, const void *a, const void *b, void *c)
+{
+    RtMatmul *p = product;
+    if (p->plan == NULL)
+        rt_matmul_prepare(p);
+    rt_matmul(rt, p, a, b, c, 0.0f);
 }
 
 void rt_copy(Rt *rt, char *to, const char *from, int64_t bytes)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_calibrate.c: trainer --calibrate FILE: how fast this machine is on the shapes of
- * this model. In: kernels and products alone (bind.c), the arena. Out: FILE, one JSON
- * object: the times of products, rates of the other kernels by kind, of collectives by
- * size.
+ * this model. In: kernels and products alone (calibrate.c), the arena. Out: FILE, one
+ * JSON object: the times of products, rates of the other kernels by kind, of collectives
+ * by size.
  *
  * 1. All ranks run the same at once, as in a step, so they share cores and memory.
  * 2. Operands lie in the arena. A kernel reads first what its last call wrote, as a step
@@ -162,6 +162,14 @@ static double measure(Bench *b, Call *call)
     return mean(b->rt, typical(seconds, n));
 }
 
+static void run_timed(Rt *rt, const RtTimed *x, char *at)
+{
+    if (x->product != NULL)
+        rt_product(rt, x->product, at, at + x->second, at + x->out);
+    else
+        x->run(rt, at);
+}
+
 static void call_timed(Bench *b)
 {
     const RtTimed *x = b->timed;
@@ -170,7 +178,7 @@ static void call_timed(Bench *b)
         b->next = 0;
     char *at = b->space + b->next;
     b->next += x->kind <= RT_TIMED_TN ? x->bytes : x->out;
-    x->run(b->rt, at);
+    run_timed(b->rt, x, at);
 }
 
 static void call_collective(Bench *b)
@@ -196,7 +204,7 @@ static void call_least(Bench *b)
 static int count_timed(const RtTrainer *t)
 {
     int n = 0;
-    while (t->timed != NULL && t->timed[n].run != NULL)
+    while (t->timed != NULL && t->timed[n].name != NULL)
         n++;
     return n;
 }
@@ -227,7 +235,7 @@ static void measure_kernels(Bench *b, FILE *out, Sums *sums)
 {
     static const char *const forms[] = {"nt", "nn", "tn"};
     const char *comma = "";
-    for (const RtTimed *x = b->rt->trainer->timed; x != NULL && x->run != NULL; x++) {
+    for (const RtTimed *x = b->rt->trainer->timed; x != NULL && x->name != NULL; x++) {
         Sums *of = &sums[x->kind <= RT_TIMED_TN ? RT_TIMED_NT : x->kind];
         double seconds;
         if (!measure_timed(b, x, &seconds)) {
@@ -364,7 +372,7 @@ static double contention(Bench *b, const Moved *gather)
     enum { TRIES = 9 };
     const RtTimed *best = NULL;
     double alone[TRIES], beside[TRIES];
-    for (const RtTimed *x = b->rt->trainer->timed; x != NULL && x->run != NULL; x++)
+    for (const RtTimed *x = b->rt->trainer->timed; x != NULL && x->name != NULL; x++)
         if (x->kind <= RT_TIMED_TN && x->bytes + gather->bytes <= b->bytes &&
             (best == NULL || x->flops < best->flops))
             best = x;
@@ -377,7 +385,7 @@ static double contention(Bench *b, const Moved *gather)
         if (i % 2 == 1)
             rt_collective_start(b->rt, b->stream, b->op);
         rt_lap_begin(b->rt, false);
-        best->run(b->rt, at);
+        run_timed(b->rt, best, at);
         (i % 2 == 1 ? beside : alone)[i / 2] = rt_lap_end(b->rt);
         if (i % 2 == 1)
             rt_collective_wait(b->rt, b->stream, b->op.subject);

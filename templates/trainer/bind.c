@@ -6,14 +6,11 @@
  * In: offsets of the weights, gradients and activations of one call, as named in step.c.
  * A binder fills the structs of math.h with pointers into this rank's spaces and calls the
  * mathematics of a block. There is one binder per relative layout of its parameters,
- * which is nearly always one per span. At the end, what `trainer --calibrate` runs alone.
+ * which is nearly always one per span.
  *
  * ${generated}
  * ${regenerate} */
 #include "bind.h"
-//@ if cuda then
-#include "rt_cuda.h"
-//@ end
 
 #if MATH_IDENTITY != 0x${math_identity} || TRAINER_IDENTITY != 0x${identity}
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
@@ -135,67 +132,3 @@ ${call("    " .. c.span .. "(", c.args, ");")}
 //@ end
 }
 //@ end
-
-${section("what --calibrate measures")}
-
-//@ -- Products: each form and shape once, as kernels.c defines it.
-//@ local product_type = cuda and "RtMatmul" or "RtGemm"
-//@ local bytes_of = { RT_F64 = 8, RT_F32 = 4, RT_BF16 = 2, RT_F16 = 2 }
-//@ local products, seen, rows = {}, {}, {}
-//@ for _, k in ipairs(kernels) do
-//@ local text = k.host or k.text
-//@ k.multiplies = string.find(text, product_type .. " ", 1, true) ~= nil
-//@ local function add(name, body)
-//@ local op, m, n, key = string.match(body, "%.op = RT_(%w+), %.m = (%d+), %.n = (%d+), (%.k = .*)")
-//@ local p = { name = name, body = body, op = op, m = tonumber(m), n = tonumber(n), k = tonumber(string.match(key, "%.k = (%d+)")), from = string.match(body, "%.in_dtype = ([%w_]+)"), to = string.match(body, "%.out_dtype = ([%w_]+)") }
-//@ local id = table.concat({ op, m, n, p.k, p.from }, " ")
-//@ if seen[id] then return end
-//@ seen[id] = true
-//@ local function size(elems, dtype) return (elems * bytes_of[dtype] + 255) // 256 * 256 end
-//@ p.a, p.b, p.c = size(p.m * p.k, p.from), size(p.n * p.k, p.from), size(p.m * p.n, p.to)
-//@ p.traffic = (p.m * p.k + p.n * p.k) * bytes_of[p.from] + p.m * p.n * bytes_of[p.to]
-//@ products[#products + 1] = p
-//@ end
-//@ for name, body in string.gmatch(k.timed and text or "", "static [const ]*" .. product_type .. " ([%w_]+) = (%b{});") do add(name, body) end
-//@ end
-//@ for _, p in ipairs(products) do
-static ${cuda and "" or "const "}${product_type} ${p.name} = ${p.body};
-static void ${p.name}_alone(Rt *rt, char *at)
-{
-//@ if cuda then
-    if (${p.name}.plan == NULL)
-        rt_matmul_prepare(&${p.name});
-${call("    rt_matmul(", { "rt", "&" .. p.name, "at", "at + " .. p.a, "at + " .. p.a + p.b, "0.0f" }, ");")}
-//@ else
-    (void)rt;
-${call("    rt_gemm(", { "&" .. p.name, "at", "at + " .. p.a, "at + " .. p.a + p.b, "0.0f" }, ");")}
-//@ end
-}
-
-//@ end
-//@ for _, k in ipairs(kernels) do
-//@ if k.timed and not k.multiplies then
-static void ${k.fn}_alone(Rt *rt, char *at)
-{
-    (void)rt;
-${call("    " .. k.fn .. "(", k.timed.args, ");")}
-}
-
-//@ end
-//@ end
-/* Kinds and sizes: rt.h. */
-const RtTimed trainer_timed[] = {
-//@ for _, p in ipairs(products) do
-    { .kind = RT_TIMED_${p.op}, .name = "${p.name}", .m = ${p.m}, .n = ${p.n}, .k = ${p.k},
-      .dtype = ${p.from}, .flops = ${string.format("%.17g", 2 * p.m * p.n * p.k)}, .traffic_bytes = INT64_C(${p.traffic}),
-      .bytes = INT64_C(${p.a + p.b + p.c}), .out = INT64_C(${p.a + p.b}), .run = ${p.name}_alone },
-//@ end
-//@ for _, k in ipairs(kernels) do
-//@ if k.timed and not k.multiplies then
-    { .kind = RT_TIMED_${k.timed.kind}, .name = "${k.fn}",
-      .flops = ${string.format("%.17g", k.timed.flops)}, .traffic_bytes = INT64_C(${k.timed.traffic}),
-      .bytes = INT64_C(${k.timed.bytes}), .out = INT64_C(${k.timed.out}), .run = ${k.fn}_alone },
-//@ end
-//@ end
-    { .run = NULL },
-};

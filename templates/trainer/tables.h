@@ -23,7 +23,7 @@
 #define trainer_numerics trainer_numerics_${identity} /* checkpoint.c */
 #define trainer_step     trainer_step_${identity}     /* step.c */
 #define trainer_setup    trainer_setup_${identity}    /* bind.c */
-#define trainer_timed    trainer_timed_${identity}    /* bind.c */
+#define trainer_timed    trainer_timed_${identity}    /* calibrate.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {
@@ -106,6 +106,8 @@ extern const char trainer_numerics[];
 
 /* bind.c */
 void trainer_setup(Rt *rt); /* constants of the model; once */
+
+/* calibrate.c */
 extern const RtTimed trainer_timed[]; /* kernels alone, to be measured */
 
 /* step.c */

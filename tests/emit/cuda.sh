@@ -10,7 +10,7 @@ cuda() { # cuda DIR [ARGS...]
         { cat "$WORK/gen.log"; return 1; }
 }
 check "cuda: two ranks" cuda "$WORK/cuda" --set mesh.shard=2
-for file in kernels.cu kernels.c kernels.h math.c math.h step.c bind.c trainer.c tables.c Makefile runtime/rt.h \
+for file in kernels.cu kernels.c kernels.h math.c math.h step.c bind.c trainer.c tables.c calibrate.c Makefile runtime/rt.h \
             runtime/cuda/rt_device.h runtime/cuda/ranks/rt_nccl.c; do
     check "cuda: has $file" test -s "$WORK/cuda/$file"
 done
@@ -79,7 +79,7 @@ if [ -e "$home/include/cublasLt.h" ] && [ -e "${NCCL_HOME:-$home}/include/nccl.h
         [ "$(basename "$file")" = rt_image.c ] && continue
         check "cuda: ${file#"$WORK"/cuda/} without a warning" gcc $strict $host "$file"
     done
-    for file in math.c kernels.c tables.c step.c bind.c runtime/cuda/matrices/rt_matrix.c; do
+    for file in math.c kernels.c tables.c step.c bind.c calibrate.c runtime/cuda/matrices/rt_matrix.c; do
         check "cuda: muon: $file without a warning" gcc $strict $host "$WORK/cuda_muon/$file" \
             -I"$WORK/cuda_muon/runtime"
     done

@@ -6,7 +6,7 @@
 export CC_CACHE=${CC_CACHE:-$WORK/objects}
 mixed=$WORK/mixed
 mkdir -p "$mixed"
-parts="Makefile trainer.c step.c bind.c bind.h math.c math.h kernels.c kernels.h tables.c tables.h checkpoint.c"
+parts="Makefile trainer.c step.c bind.c bind.h math.c math.h kernels.c kernels.h tables.c tables.h checkpoint.c calibrate.c"
 said='come from different generations: run fsdpgen again'
 build() { make -C "$1" CC="$ROOT/tests/cc_cached" CFLAGS=-O0 GEMM=builtin "${@:2}"; }
 
@@ -45,7 +45,7 @@ compiles() {
 strict_cc="gcc $strict"
 refused() { # BASE OTHER FILE: the file alone is of the other generation
     mixture "$@"
-    ! compiles trainer.c step.c bind.c math.c kernels.c tables.c checkpoint.c >"$WORK/mixed.log" 2>&1
+    ! compiles trainer.c step.c bind.c math.c kernels.c tables.c checkpoint.c calibrate.c >"$WORK/mixed.log" 2>&1
     grep -q "#error \".* $said" "$WORK/mixed.log"
 }
 if [ "$FULL" = 1 ]; then pairs="llama:ffn ffn:llama llama:wrap wrap:seed seed:llama"
@@ -59,7 +59,7 @@ done
 
 # Objects: whatever make believes, they do not link.
 check "the trainer builds" build "$mixed/llama"
-objects() { (cd "$mixed/$1/build" && echo trainer.o step.o bind.o math.o kernels.o tables.o checkpoint.o); }
+objects() { (cd "$mixed/$1/build" && echo trainer.o step.o bind.o math.o kernels.o tables.o checkpoint.o calibrate.o); }
 check "and objects of another generation" build "$mixed/ffn" $(printf 'build/%s ' $(objects llama))
 links() { # OBJECT: of ffn, the others of llama
     local list=() object
