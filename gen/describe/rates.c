@@ -2,13 +2,16 @@
 /* rates.c: the file of --rates, which `trainer --calibrate` wrote on some machine. In:
  * JSON, version 1:
  *
- *   { "fsdpgen_rates": 1, "platform": "text", "target": "cpu", "threads": 2, "ranks": 2,
- *     "products": [{ "form": "nt", "m": 512, "n": 512, "k": 512, "dtype": "f32",
- *                    "us": 90.5 }],
- *     "rates": { "product_gflops": .., "attention_gflops": .., "attention_bwd_gflops":
- * .., "elementwise_gbps": .., "norm_gbps": .., "copy_gbps": .. }, "collectives": [{
- * "kind": "all_gather", "ranks": 2, "bytes": 1048576, "us": 300 }], "contention": 1.08,
- * "launch_us": 0.4 }
+ *   { "fsdpgen_rates": 1, "platform": "text", "target": "cpu",
+ *     "threads": 2, "ranks": 2,
+ *     "products": [{ "form": "nt", "m": 512, "n": 512, "k": 512,
+ *                    "dtype": "f32", "us": 90.5 }],
+ *     "rates": { "product_gflops": .., "attention_gflops": ..,
+ *                "attention_bwd_gflops": .., "elementwise_gbps": ..,
+ *                "norm_gbps": .., "copy_gbps": .. },
+ *     "collectives": [{ "kind": "all_gather", "ranks": 2,
+ *                       "bytes": 1048576, "us": 300 }],
+ *     "contention": 1.08, "launch_us": 0.4 }
  *
  * Out: the model's rates; what the file lacks stays as the target has it. A wrong value
  * is an error with its place. Nothing here reaches the numerics hash. */
