@@ -52,7 +52,14 @@ read_arguments() {
 [ "${own_args:-0}" = 1 ] || read_arguments "$@"
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/fsdpgen-$(basename "$(dirname "$0")").XXXXXX") || exit 70
 export XDG_CACHE_HOME=$WORK/cache # of trainers, which a person's home is not for
-[ "${KEEP:-0}" = 1 ] || trap 'rm -rf "$WORK"' EXIT
+
+# remove_at_end FOLDER...: removes them at the end. A signal that meets bash between a fork and what the
+# child is to do has the child run this trap too: only the suite itself may. (There bash takes a test
+# for one that failed: `[ ] ||` would remove them.)
+remove_at_end() {
+    case $BASHPID in $$) rm -rf "$@" ;; esac
+}
+[ "${KEEP:-0}" = 1 ] || trap 'remove_at_end "$WORK"' EXIT
 
 ok() {
     passed=$((passed + 1))
@@ -187,9 +194,10 @@ cannot_run() {
 }
 
 conclude() {
+    [ -d "$WORK" ] || bad "$WORK is there to the end"
     [ ! -s "$WORK/not.found" ] || bad "commands are not found" "$WORK/not.found"
     echo "$passed passed, $failed failed"
     [ "$failed" -eq 0 ]
     exit $?
 }
-readonly -f ok bad check part finish
+readonly -f ok bad check part finish remove_at_end

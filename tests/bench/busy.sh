@@ -13,7 +13,7 @@ own_args=1
 . "$(dirname "$0")/../lib.sh"
 cores=$(nproc)
 loops=()
-trap 'kill "${loops[@]}" 2>/dev/null; rm -rf "$WORK"' EXIT
+trap 'kill "${loops[@]}" 2>/dev/null; remove_at_end "$WORK"' EXIT
 
 # measure RANKS: a row of the table for each way to wait
 measure() {

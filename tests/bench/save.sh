@@ -23,7 +23,7 @@ STEPS=${STEPS:-12}
 EVERY=${EVERY:-4}
 ROUNDS=${ROUNDS:-3}
 disk=$(mktemp -d "${DISK:-$WORK}/save.XXXXXX") || exit 70
-trap 'rm -rf "$WORK" "$disk"' EXIT
+trap 'remove_at_end "$WORK" "$disk"' EXIT
 
 generate "$WORK/t" "$MODEL" --set "mesh.shard=$RANKS" --set seq=64 --set micro_batch=1 \
     --set "global_batch=$RANKS" --set "leaves=$RANKS" --set 'dtypes.param="f32"' ${SETS:-} &&

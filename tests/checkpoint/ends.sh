@@ -140,7 +140,8 @@ early() {
         MASTER_PORT=29502 TORCHELASTIC_RUN_ID="early-$$" "$WORK/fault2/trainer" --data "$data" \
         --steps 9 --checkpoint "$ends" >"$WORK/ends.out" 2>"$WORK/ends.err" &
     job=$! # waits for a rank that does not come
-    timeout 20 bash -c "until grep -q '^SigCgt:.*[1-9a-f]' /proc/$job/status; do sleep 0.02; done"
+    timeout 20 bash -c "until [ /proc/$job/exe -ef '$WORK/fault2/trainer' ] &&
+        grep -q '^SigCgt:.*[1-9a-f]' /proc/$job/status; do sleep 0.02; done" # not bash, before exec
     kill -USR1 "$job"
     wait "$job"
     check "a signal before ranks start: 75" test $? = 75
@@ -199,7 +200,8 @@ clocks() {
     run fault4 100
     check "and changes no bit" test "$n" = "$(grep '^weights' "$WORK/fault4.out")"
     rm -rf "$ends"
-    run fault4 40 --checkpoint "$ends" --checkpoint-seconds 1000000 --checkpoint-every 15
+    run fault4 40 --checkpoint "$ends" --checkpoint-seconds 1000000 --checkpoint-every 15 \
+        --wait-for-saves # else one that is due while another is written is left out
     check "a clock and steps" test "$(ls "$ends" | tr '\n' ' ')" = \
         'step-00000015 step-00000030 step-00000040 '
 }

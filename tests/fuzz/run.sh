@@ -14,7 +14,7 @@ set -u
 CASES=$WORK
 if [ "${KEEP:-0}" != 1 ] && [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then
     CASES=$(mktemp -d /dev/shm/fsdpgen-fuzz.XXXXXX) || exit 70
-    trap 'rm -rf "$WORK" "$CASES"' EXIT
+    trap 'remove_at_end "$WORK" "$CASES"' EXIT
 fi
 
 jobs=$(nproc)

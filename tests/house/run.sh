@@ -304,6 +304,25 @@ planted() {
     found "a suite that refuses no name" suites_without_names "lax/run.sh no.such.part: status 0"
 }
 
+# A suite whose children are signalled as soon as they are forked keeps its folder; one whose own end
+# comes removes it.
+signalled() {
+    local folder
+    mkdir "$WORK/suite" && cat >"$WORK/suite/run.sh" <<END
+. "$ROOT/tests/lib.sh"
+for _ in \$(seq 50); do
+    (sleep 1) &
+    kill -TERM \$!
+    wait \$!
+done 2>/dev/null
+echo "folder \$WORK"
+finish
+END
+    check "children that get signals do not remove a suite's folder" bash "$WORK/suite/run.sh"
+    folder=$(sed -n 's/^folder //p' "$WORK/check.log")
+    check "the suite does" test -n "$folder" -a ! -e "$folder"
+}
+
 part gen none "gen: includes point downward" gen_includes "$ROOT"
 part runtime none "runtime: includes point downward" runtime_includes "$ROOT"
 part calls none "runtime: calls point downward" runtime_calls "$ROOT"
@@ -321,4 +340,5 @@ part english english
 part names none "every suite takes names of its parts" suites_without_names "$ROOT"
 part functions_twice none "a suite's functions stand once" functions_twice "$ROOT"
 part planted planted
+part signalled signalled
 finish
