@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xe507b730d38430f0 || TRAINER_IDENTITY != 0x3ba29cdec4c8b195
+#if MATH_IDENTITY != 0x4f4dbcbf4bba51a1 || TRAINER_IDENTITY != 0xf843b81fa7d37b2d
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if MATH_IDENTITY != 0xe507b730d38430f0
+#if MATH_IDENTITY != 0x4f4dbcbf4bba51a1
 #error "kernels.c and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -517,7 +517,7 @@ const RtUpdateKernel optimizer_update = adamw_update;
 
 void kernels_prepare(void)
 {
-    rt_kernels_check("math_e507b730d38430f0");
+    rt_kernels_check("math_4f4dbcbf4bba51a1");
     rt_kernel_prepare(&rope_table_8192x128_f32_kernel);
     rt_kernel_prepare(&embed_8192x128256x4096_bf16_kernel);
     rt_kernel_prepare(&embed_bwd_8192x4096_bf16_sort_kernel);

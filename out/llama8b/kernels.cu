@@ -17,7 +17,7 @@
 
 /* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
-math_e507b730d38430f0(void)
+math_4f4dbcbf4bba51a1(void)
 {
 }
 
@@ -97,7 +97,19 @@ embed_bwd_8192x4096_bf16(const int32_t *order, const int32_t *ids, const rt_bf16
     const int64_t to = (int64_t)id * 4096 + j;
     float sum[8];
     rt_load<RtF32, 8>(sum, dw + to);
-    for (int from = first; from < 8192 && ids[from] == id; from += 4) {
+    int from = first;
+    for (; from + 7 < 8192 && ids[from + 7] == id; from += 8) {
+        float v[8][8];
+        RT_UNROLL
+        for (int r = 0; r < 8; r++)
+            rt_load<RtBf16, 8>(v[r], dy + (int64_t)order[from + r] * 4096 + j);
+        RT_UNROLL
+        for (int r = 0; r < 8; r++) {
+            for (int k = 0; k < 8; k++)
+                sum[k] += v[r][k];
+        }
+    }
+    for (; from < 8192 && ids[from] == id; from += 4) {
         float v[4][8] = {};
         RT_UNROLL
         for (int r = 0; r < 4; r++) {

@@ -12,11 +12,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0xe507b730d38430f0
+#if MATH_IDENTITY != 0x4f4dbcbf4bba51a1
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_e507b730d38430f0
+#define math_prepare math_prepare_4f4dbcbf4bba51a1
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {

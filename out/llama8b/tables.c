@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x3ba29cdec4c8b195
+#if TRAINER_IDENTITY != 0xf843b81fa7d37b2d
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

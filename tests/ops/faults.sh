@@ -116,6 +116,7 @@ if command -v g++ >/dev/null; then
     fault attention_bwd cuda.cu 's/lse2 += ${stride};//' 'another head, but its lse'
     fault colsum cuda.cu 's/    rt_block_sync();//' 'a barrier before sums are read is missing'
     fault embed_bwd cuda.cu 's/id + 1 : id/id : id/' 'two tokens of one id in one place'
+    fault embed_bwd cuda.cu 's/\[from + ${many - 1}\] == id/[from] == id/' 'rows of the next id'
     fault rmsnorm_bwd_add cuda.cu 's/${rnd(dx, \(.*\))};/${\1};/' 'a fused op that rounds once'
     fault add cuda.cu 's/if (at >= ${t \* d})/if (at > ${t * d})/' 'one element too many'
     fault layernorm cuda.cu 's/inside(g, "k", "v\[k\] - m")/"v[k] - m"/' \

@@ -3,6 +3,7 @@
 //@ -- before each; then a block sums the rows of one id in that order.
 //@ local g = grid(d, dy)
 //@ local rows = g.width > 4 and 4 or 8 -- loaded at once
+//@ local many = 2 * rows -- if so many are left; more cost registers, so blocks
 /* order[r]: the token with rank r when sorted by id; ids[r]: its id. */
 RT_GLOBAL(256)
 ${fn}_sort(const int32_t *tokens, int32_t *order, int32_t *ids)
@@ -48,7 +49,19 @@ ${fn}(const int32_t *order, const int32_t *ids, const ${dy.type} *dy, ${dw.type}
     const int64_t to = (int64_t)id * ${d} + j;
     ${acc} sum[${g.width}];
     ${load("sum", dw, "to", g)};
-    for (int from = first; from < ${t} && ids[from] == id; from += ${rows}) {
+    int from = first;
+    for (; from + ${many - 1} < ${t} && ids[from + ${many - 1}] == id; from += ${many}) {
+        ${acc} v[${many}][${g.width}];
+        RT_UNROLL
+        for (int r = 0; r < ${many}; r++)
+            ${load("v[r]", dy, "(int64_t)order[from + r] * " .. d .. " + j", g)};
+        RT_UNROLL
+        for (int r = 0; r < ${many}; r++) {
+            for (int k = 0; k < ${g.width}; k++)
+                sum[k] += v[r][k];
+        }
+    }
+    for (; from < ${t} && ids[from] == id; from += ${rows}) {
         ${acc} v[${rows}][${g.width}] = {};
         RT_UNROLL
         for (int r = 0; r < ${rows}; r++) {
