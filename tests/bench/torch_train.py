@@ -128,6 +128,17 @@ def config(text):
     return c
 
 
+def tokens_of(path):
+    """Ids of a token file of llm.c; of any other file, its bytes. int64, on the host."""
+    raw = bytearray(open(path, "rb").read())
+    magic = int.from_bytes(raw[:4], "little")
+    if magic == 20240520:
+        return torch.frombuffer(raw, dtype=torch.int16, offset=1024).to(torch.int64) & 0xFFFF
+    if magic == 20240801:
+        return torch.frombuffer(raw, dtype=torch.int32, offset=1024).to(torch.int64)
+    return torch.frombuffer(raw, dtype=torch.uint8).to(torch.int64)
+
+
 def attention_seconds(c, args):
     """Of a step: forward and backward of every layer's attention, alone, the median."""
     shape = (args.micro_batch, c["heads"], args.seq, c["head_dim"])
@@ -177,7 +188,7 @@ def main():
     compiled = model if args.eager else torch.compile(model)
     narrow = args.weights == "f32" and args.products == "bf16"
     synchronize = torch.cuda.synchronize if cuda else lambda: None
-    data = torch.frombuffer(bytearray(open(args.data, "rb").read()), dtype=torch.uint8)
+    data = tokens_of(args.data)
     batch = args.micro_batch * args.seq
     at, seconds = 0, []
     for step in range(args.steps):
@@ -185,7 +196,7 @@ def main():
         begun = time.perf_counter()
         for _ in range(args.accumulate):
             at = at if at + batch + 1 <= len(data) else 0
-            piece = data[at : at + batch + 1].to(args.device, torch.long, non_blocking=cuda)
+            piece = data[at : at + batch + 1].to(args.device, non_blocking=cuda)
             at += batch
             tokens = piece[:-1].view(args.micro_batch, args.seq)
             targets = piece[1:].view(args.micro_batch, args.seq)

@@ -15,6 +15,7 @@ set -u
 . "$ROOT/tests/cudasim/tune.sh"
 . "$ROOT/tests/cudasim/cache.sh"
 . "$ROOT/tests/cudasim/cudnn.sh"
+. "$ROOT/tests/cudasim/lease.sh"
 . "$ROOT/tests/cudasim/machines.sh"
 . "$ROOT/tests/cudasim/muon.sh"
 . "$ROOT/tests/cudasim/signals.sh"
@@ -493,13 +494,6 @@ bf16() {
 f16() { # leaves of several micro-batches: gradients are stored, then added to
     reference llama_f16 tiny_llama 2e-2 --set 'dtypes.param="f16"' --set leaves=2
 }
-gpu_script() { # what a real GPU is tested with; its kernels' own orders are not shuffled
-    [ "$FULL" = 1 ] || return 0
-    check "tests/gpu/run.sh, on the simulated device" env CUDA_HOME="$home" CUDASIM_DEVICES=1 \
-        CUDASIM_UNCHECKED=1 SMALL=1 NAMES=llama_bf16_64 LIMIT_SECONDS=3600 \
-        OUT="$WORK/gpu" "$ROOT/tests/gpu/run.sh"
-}
-
 part llama llama
 part rows:llama rows llama tiny_llama 1
 part library_sums:llama turn 0 2 library_sums
@@ -519,6 +513,9 @@ part formulas turn 1 2 formulas
 part bf16 turn 0 2 bf16
 part f16 turn 1 2 f16
 part gpu_script gpu_script
+part kept_rows kept_rows
+part recorded_rows recorded_rows
+part lease lease
 [ -e "$home/lib64/libcudasim.so" ] ||
     cannot_run "the simulated device (no g++, or no headers of CUDA and NCCL)"
 [ -e "$ROOT/runtime/cuda/rt_gpu.c" ] || cannot_run "CUDA trainers (the runtime for CUDA is not here)"

@@ -6,12 +6,14 @@
 #
 #   tests/gpu/run.sh                everything
 #   tests/gpu/run.sh STAGE...       some stages, with those they need; --list names them
+#   tests/gpu/run.sh --resume       the stages that no call has yet run to their end without a failure,
+#                                   on this commit and GPU, with those they need
 #   tests/gpu/run.sh --prepare      where fsdpgen builds: what a machine without Lua and jansson
 #                                   needs goes to build/gpu/bin, lib and commit, to be carried
 #                                   there with the tree
 #
 # In: CUDA_HOME, NCCL_HOME (looked for when missing), FSDPGEN, FSDPGEN_BUILD, SEED. Out: OUT
-# (default build/gpu/results): table.txt, figures.txt, bench.txt, logs.tar.gz.
+# (default build/gpu/results): table.txt, figures.txt, bench.txt, logs.tar.gz, written after each stage.
 # SMALL=1: a slow device, as the simulated one is; OPS=OP,OP and NAMES="NAME ..": those alone.
 set -u
 own_args=1
@@ -76,9 +78,28 @@ stage() {
     else
         "$@"
     fi
-    rows+=("$(printf '%-12s %6d %6d %6d s  %s' "$name" $((passed - before_passed)) \
-        $((failed - before_failed)) $((SECONDS - start)) "$note")")
-    echo "${rows[-1]}"
+    keep_stage "$name" "$(printf '%-12s %6d %6d %6d s  %s' "$name" $((passed - before_passed)) \
+        $((failed - before_failed)) $((SECONDS - start)) "$note")"
+}
+
+# The table so far, with what earlier calls found, is there whatever ends this one.
+keep_stage() { # NAME ROW
+    echo "$2"
+    {
+        if [ "$(head -n 1 "$OUT/table.txt" 2>/dev/null)" = "$head" ]; then
+            grep -v "^$1 " "$OUT/table.txt"
+        else
+            printf '%s\nstage        passed failed   seconds\n' "$head"
+        fi
+        echo "$2"
+    } >"$OUT/table.new" && mv "$OUT/table.new" "$OUT/table.txt"
+    tar -C "$WORK" -czf "$OUT/logs.new" logs 2>/dev/null && mv "$OUT/logs.new" "$OUT/logs.tar.gz"
+}
+
+# Has a call run this stage to its end, without a failure?
+is_done() { # NAME
+    [ "$(head -n 1 "$OUT/table.txt" 2>/dev/null)" = "$head" ] &&
+        grep -E "^$1 +[0-9]+ +0 " "$OUT/table.txt" | grep -qv "left out: [0-9]* s are over"
 }
 
 figure() { echo "$*" >>"$OUT/figures.txt"; }
@@ -172,15 +193,29 @@ build_later() {
 
 # run DIR [NAME=VALUE...] -- [FLAGS...]: losses, norms, the weights' hash in DIR.result
 STEPS=4
+RUN_SECONDS=120
+first_seconds=
 run() {
     local dir=$1 code
     shift
     while [ $# -gt 0 ] && [ "$1" != -- ]; do local -x "${1?}"; shift; done
     [ $# -gt 0 ] && shift
-    TRAIN_SECONDS=$(left_seconds 90) train "$dir" "$data" $STEPS --quiet --verbose "$@"
+    TRAIN_SECONDS=$(left_seconds "$RUN_SECONDS") train "$dir" "$data" $STEPS --quiet --verbose "$@"
     code=$?
     cp "$dir.log" "$WORK/logs/$(basename "$dir").log"
     return $code
+}
+
+# The first trainer of a call reads the libraries from a disk that may be slow.
+first_run() {
+    local start=$SECONDS
+    if [ -n "$first_seconds" ]; then
+        run "$@"
+        return
+    fi
+    RUN_SECONDS=300 run "$@" || return
+    first_seconds=$((SECONDS - start))
+    figure "the first trainer of a call: $first_seconds s for $STEPS steps"
 }
 
 # equal LABEL DIR: the bits of its one-rank trainer
@@ -200,7 +235,7 @@ against_cpu() {
     local name
     for name in "${names[@]}"; do
         check "$name: the CPU's trainer runs" run "$WORK/$name.cpu"
-        if ! run "$WORK/$name.1"; then
+        if ! first_run "$WORK/$name.1"; then
             bad "$name: does not run" "$WORK/$name.1.log"
             continue
         fi
@@ -286,7 +321,7 @@ two_machines() {
             [ "$devices" -gt 1 ] && export CUDA_VISIBLE_DEVICES=$rank
             [ $rank = 0 ] || dir=$dir.other
             [ -e "$dir" ] || ln -s "$name.2" "$dir"
-            timeout "$(left_seconds 90)" "$dir/trainer" --data "$data" --steps $STEPS --quiet \
+            timeout "$(left_seconds "$RUN_SECONDS")" "$dir/trainer" --data "$data" --steps $STEPS --quiet \
                 --log "$dir.jsonl" --weights-hash --meet 127.0.0.1:$((20000 + $$ % 9000)) \
                 >"$dir.out" 2>>"$dir.log"
         ) &
@@ -402,13 +437,17 @@ benchmark() {
 
 # ---- all of it ------------------------------------------------------------------------
 
+resume=0
+words=() words_left=()
 for arg in "$@"; do
     case $arg in
     --prepare) prepare; exit $? ;;
     -h | --help) sed -n '3,/^set -u/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --resume) resume=1 ;;
+    *) words+=("$arg") ;;
     esac
 done
-read_arguments "$@"
+read_arguments "${words[@]}"
 part ops stage ops ops
 part build stage build builds
 part cpu:build stage cpu against_cpu
@@ -418,19 +457,22 @@ part nccl:cpu stage nccl with_nccl
 part machines:cpu stage machines two_machines
 part cudnn:cpu stage cudnn with_cudnn
 part checkpoint:cpu stage checkpoint checkpoints
-part sanitizer:ops,cpu stage sanitizer sanitizer
 part bench stage bench benchmark
+part sanitizer:ops,cpu stage sanitizer sanitizer
 known_parts
 
 find_toolkit
 [ -z "$no_gpu" ] || cannot_run "$no_gpu"
-rows=()
 mkdir -p "$OUT" "$WORK/logs"
-: >"$OUT/figures.txt"
 head="$gpu ($devices, $arch, $free_mib MiB free), driver $driver, toolkit $runtime, fsdpgen $(
     git -C "$ROOT" rev-parse --short=12 HEAD 2>/dev/null || cat "$prepared/commit" 2>/dev/null)"
 echo "$head"
-figure "$head"
+if [ $resume = 1 ]; then
+    [ ${#part_names[@]} -gt 0 ] || part_names=("${part_order[@]}")
+    for name in "${part_names[@]}"; do is_done "$name" || words_left+=("$name"); done
+    part_names=("${words_left[@]}")
+fi
+[ "$(head -n 1 "$OUT/figures.txt" 2>/dev/null)" = "$head" ] || echo "$head" >"$OUT/figures.txt"
 if ! find_generator; then
     bad "no fsdpgen here, and it does not build; carry what 'tests/gpu/run.sh --prepare' makes" \
         "$WORK/cmake.log"
@@ -440,13 +482,12 @@ if [ ! -e "$NCCL_HOME/include/nccl.h" ]; then
     echo "skipped: trainers of several ranks (no NCCL; NCCL_HOME says where it is)"
     meshes="1:mesh.shard=1"
 fi
+if [ $resume = 1 ] && [ ${#part_names[@]} = 0 ]; then
+    echo "every stage has been run"
+    cat "$OUT/table.txt"
+    conclude
+fi
 run_parts
-{
-    echo "$head"
-    echo "stage        passed failed   seconds"
-    printf '%s\n' "${rows[@]}"
-} >"$OUT/table.txt"
-tar -C "$WORK" -czf "$OUT/logs.tar.gz" logs 2>/dev/null
 echo
 cat "$OUT/table.txt"
 echo "files: $OUT"

@@ -39,7 +39,7 @@ assemble_toolkit() {
             done
         done
         while read -r name; do
-            for file in "$name"/lib{cudart,cublasLt,nccl,nvrtc,nvrtc-builtins,cudnn*}.so*; do
+            for file in "$name"/lib{cudart,cublas,cublasLt,nccl,nvrtc,nvrtc-builtins,cudnn*}.so*; do
                 [ -e "$file" ] && [ ! -e "$home/lib64/${file##*/}" ] &&
                     ln -s "$file" "$home/lib64/"
             done
@@ -67,6 +67,8 @@ find_toolkit() {
     for cuda_lib in "$CUDA_HOME"/lib64 "$CUDA_HOME"/lib "$CUDA_HOME"/targets/*/lib; do
         [ -d "$cuda_lib" ] && break
     done
+    # cuDNN opens libcublas by its name alone.
+    export LD_LIBRARY_PATH=$cuda_lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     find_gpu
 }
 
