@@ -44,6 +44,9 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     bool plan_only, allow_numerics; /* tune */
     bool exact;              /* bytes of plans over the budget, too: size */
     OptionList gpus, prices; /* size */
+    int64_t tokens;          /* plan, size: a run's; 0: not given */
+    Dollars price;           /* plan: of a GPU hour */
+    bool all;                /* plan: every section */
     int64_t measure, steps, minutes;
     const char *data, *wisdom, *work;
     bool trainer;            /* completion: for trainers */
@@ -116,6 +119,7 @@ void dump_pass(Gen *g, const char *pass, Text *t);
 /* plan_text.c, plan_json.c: the memory and flops report (text or JSON). */
 void plan_print(Gen *g, Text *t);
 void plan_print_json(Gen *g, Text *t);
+void plan_print_screen(Gen *g, Text *t); /* plan_screen.c: a summary; also of what does not fit */
 /* plan_files.c: makes the files of --html and --trace in the child; writes them in the parent, and
  * returns an exit code. */
 void plan_make_files(Gen *g);

@@ -193,8 +193,12 @@ static int run_command(Gen *g, char **argv)
     code = child_run(g, &default_limits, drive);
     if (code == EXIT_DONE && !strcmp(g->opt.command, "generate") && !g->opt.dump)
         code = files_write(g);
-    if (code == EXIT_DONE && !strcmp(g->opt.command, "plan") && !g->opt.dump)
-        code = plan_write_files(g);
+    if ((code == EXIT_DONE || code == EXIT_FIT) && !strcmp(g->opt.command, "plan") &&
+        base_of(g)->files.count > 0) {
+        const int written = plan_write_files(g);
+
+        code = written == EXIT_DONE ? code : written;
+    }
     return code;
 }
 

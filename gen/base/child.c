@@ -389,7 +389,7 @@ int child_run(Gen *g, const Limits *limits, int (*work)(Gen *g))
 
     if (code == EXIT_DONE && !unpack(g, &files.text))
         return told(EXIT_BUG, "the generator ended without its results");
-    if (code != EXIT_DONE)
+    if (code != EXIT_DONE && (code != EXIT_FIT || !unpack(g, &files.text)))
         base_of(g)->files.count = 0;
     return code;
 }

@@ -30,6 +30,51 @@ int options_complain(const OptionReader *r)
     return EXIT_USAGE;
 }
 
+/* ---- numbers --------------------------------------------------------------------- */
+
+/* A decimal number without a sign; *end: what follows. False: there is none. */
+static bool decimal(const char *s, double *value, const char **end)
+{
+    const size_t n = strspn(s, "0123456789.");
+    char *stop;
+
+    if (n == 0 || n > 40 || s[n] == 'x' || s[n] == 'X')
+        return false;
+    *value = strtod(s, &stop);
+    *end = stop;
+    return stop >= s + n; /* 1e9 goes further */
+}
+
+bool options_amount(const char *s, int64_t most, int64_t *n)
+{
+    static const struct {
+        const char *letters;
+        double times;
+    } units[] = {{"", 1}, {"Kk", 1e3}, {"Mm", 1e6}, {"GgBb", 1e9}, {"Tt", 1e12}};
+    const char *unit;
+    double value;
+
+    if (!decimal(s, &value, &unit))
+        return false;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (*unit ? !strchr(units[i].letters, *unit) || !i || unit[1] : i)
+            continue;
+        value *= units[i].times;
+        if (!(value >= 1 && value <= (double)most))
+            return false;
+        *n = (int64_t)(value + 0.5);
+        return true;
+    }
+    return false;
+}
+
+bool options_dollars(const char *s, double *usd)
+{
+    const char *end;
+
+    return decimal(s, usd, &end) && !*end && *usd <= 1e6;
+}
+
 /* ---- the command ----------------------------------------------------------------- */
 
 /* The command's option of that name; or NULL. */
@@ -235,6 +280,21 @@ static OptionsFound store(OptionReader *r, const Option *o, void *into, const ch
             return options_wrong(r, "--%s: `%s` is not between 1 and %lld", o->name,
                                  value, (long long)o->most);
         *(int64_t *)field = n;
+        break;
+    case STORE_AMOUNT:
+        if (!options_amount(value, o->most, field))
+            return options_wrong(r,
+                                 "--%s: `%s` is not between 1 and %.15g, as in 15T, "
+                                 "1.5B, 250M or 1000000",
+                                 o->name, value, (double)o->most);
+        break;
+    case STORE_DOLLARS:
+        if (!options_dollars(value, &((Dollars *)field)->usd))
+            return options_wrong(r,
+                                 "--%s: `%s` is not between 0 and 1000000 dollars, as "
+                                 "in 2.50",
+                                 o->name, value);
+        ((Dollars *)field)->given = true;
         break;
     }
     return OPTIONS_GO;

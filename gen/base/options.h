@@ -10,12 +10,16 @@
 
 typedef struct OptionList { const char **items; int count, cap; } OptionList;
 
+typedef struct Dollars { bool given; double usd; } Dollars;
+
 /* How a value is stored in the struct that a command's options fill. */
 typedef enum {
     STORE_SWITCH, /* bool, without a value */
     STORE_TEXT,   /* const char * */
     STORE_LIST,   /* OptionList; the option may be repeated */
-    STORE_COUNT   /* int64_t, from 1 to `most` */
+    STORE_COUNT,  /* int64_t, from 1 to `most` */
+    STORE_AMOUNT, /* the same, also as 15T or 1.5B */
+    STORE_DOLLARS /* Dollars */
 } OptionStore;
 
 /* What a value or an argument is; shells complete it accordingly. */
@@ -85,6 +89,10 @@ OptionsFound options_read(OptionReader *r, void *into, OptionList *words);
 /* Records an error for options_complain. */
 OptionsFound options_wrong(OptionReader *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* "15T", "1.5B", "250000": a number from 1 to most. False: anything else. */
+bool options_amount(const char *s, int64_t most, int64_t *n);
+/* "2.50": from 0 to a million. */
+bool options_dollars(const char *s, double *usd);
 /* Prints the error and where to find help; returns the exit code. */
 int options_complain(const OptionReader *r);
 

@@ -64,6 +64,16 @@ const char *show_grouped(Gen *g, int64_t n)
     return t.s;
 }
 
+const char *show_seconds(Gen *g, double seconds)
+{
+    return seconds >= 864000 ? gen_printf(g, "%.4g days", seconds / 86400)
+           : seconds >= 7200 ? gen_printf(g, "%.3g h", seconds / 3600)
+           : seconds >= 120  ? gen_printf(g, "%.3g min", seconds / 60)
+           : seconds >= 0.1  ? gen_printf(g, "%.3g s", seconds)
+           : seconds >= 1e-4 ? gen_printf(g, "%.3g ms", 1e3 * seconds)
+                             : gen_printf(g, "%.3g us", 1e6 * seconds);
+}
+
 const char *show_number(Gen *g, double x)
 {
     char s[40];

@@ -87,11 +87,23 @@ static void judge_bound(Gen *g)
     g->base.exit_code = EXIT_FIT;
 }
 
+/* What each block keeps for its backward. */
+static Keep *kept_blocks(Gen *g)
+{
+    Keep *kept = gen_alloc(g, sizeof *kept * (size_t)(g->blocks.count + 1));
+
+    for (int b = 0; b < g->blocks.count; b++)
+        kept[b] = g->blocks.items[b].keep;
+    return kept;
+}
+
 /* A plan that is too large is planned again with fewer bytes of activations and of
- * gradients, to find a change that fits; the program is not needed after that. */
+ * gradients, to find a change that fits; then it is the plan again. */
 static void judge_budget(Gen *g)
 {
     Model *m = &g->model;
+    const Program program = g->prog;
+    const Keep *kept = kept_blocks(g);
     int64_t leaves[2] = {m->leaves, policy_most_leaves(g)};
     bool searched = m->recompute == RECOMPUTE_AUTO; /* it has tried that already */
     Change changes[4] = {{"", 0, m->leaves, policy_cost(g)}};
@@ -120,6 +132,10 @@ static void judge_budget(Gen *g)
         }
     }
     m->leaves = leaves[0];
+    for (int b = 0; b < g->blocks.count; b++)
+        g->blocks.items[b].keep = kept[b];
+    policy_settle(g);
+    g->prog = program;
     policy_over_budget(g, changes, n);
 }
 
@@ -186,6 +202,17 @@ int drive_passes(Gen *g, const char *first, const char *last)
     return code;
 }
 
+/* A plan over the budget is shown, too: its error says that it does not fit. */
+static int show_misfit(Gen *g, int code)
+{
+    if (g->opt.dump || g->opt.json || g->opt.kernels)
+        return code;
+    simulate_step(g);
+    drive_print(g, plan_print_screen);
+    plan_make_files(g);
+    return code;
+}
+
 int drive(Gen *g)
 {
     const bool plan = !strcmp(g->opt.command, "plan");
@@ -197,7 +224,7 @@ int drive(Gen *g)
             break;
         code = run_pass(g, &passes[i]);
         if (code != EXIT_DONE)
-            return code;
+            return plan && code == EXIT_FIT ? show_misfit(g, code) : code;
         if (g->opt.dump && !strcmp(g->opt.dump, passes[i].name)) {
             drive_print(g, print_dump);
             return EXIT_DONE;
@@ -206,7 +233,8 @@ int drive(Gen *g)
     if (plan) {
         drive_print(g, g->opt.json      ? plan_print_json
                        : g->opt.kernels ? plan_print_kernels
-                                        : plan_print);
+                       : g->opt.all     ? plan_print
+                                        : plan_print_screen);
         plan_make_files(g);
     }
     return EXIT_DONE;

@@ -286,6 +286,16 @@ int64_t plan_least_bytes(Gen *g);
 double plan_flops_per_token(const Gen *g);
 int64_t plan_params(const Gen *g);
 
+/* ---- run_cost.c ------------------------------------------------------------------ */
+
+/* What training on so many tokens takes at a predicted rate. */
+typedef struct RunCost {
+    double tokens, steps, hours, gpu_hours;
+} RunCost;
+/* tokens 0: a billion. */
+RunCost plan_run_cost(int64_t tokens, int64_t step_tokens, double seconds, int64_t ranks);
+const char *show_tokens(Gen *g, int64_t tokens); /* "a billion tokens", "15 T tokens" */
+
 /* ---- kinds.c --------------------------------------------------------------------- */
 
 const char *buf_kind_name(BufKind k);

@@ -92,7 +92,7 @@ static json_t *json_rates(Gen *g)
 
 void plan_print_json(Gen *g, Text *t)
 {
-    json_t *o = json_object(), *warnings = json_array();
+    json_t *o = json_object(), *warnings = json_array(), *run;
     PlanWarnings w = plan_warnings(g);
     char *s;
     set_text(o, "name", g->model.name);
@@ -109,6 +109,8 @@ void plan_print_json(Gen *g, Text *t)
     set_int(o, "max_live_bytes", g->prog.max_live_bytes);
     set_int(o, "ideal_live_bytes", g->prog.ideal_live_bytes);
     json_object_set_new(o, "step_seconds", json_real(g->prog.step_seconds));
+    if ((run = plan_run_json(g)))
+        json_object_set_new(o, "run", run);
     if (g->model.rates.file)
         json_object_set_new(o, "rates", json_rates(g));
     if (g->opt.kernels)

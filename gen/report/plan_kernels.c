@@ -122,8 +122,7 @@ static int by_time(const void *a, const void *b)
                                       : strcmp(x->shape, y->shape);
 }
 
-/* Busy time of the compute stream as simulated, beside collectives. */
-static int64_t simulated_busy(Gen *g)
+int64_t plan_busy_ps(Gen *g)
 {
     const Program *p = &g->prog;
     size_t n = (size_t)p->ins.count + 1;
@@ -162,7 +161,7 @@ static Rows step_rows(Gen *g)
     }
     for (int i = 0; i < rows.count; i++)
         rows.busy_ps += rows.items[i].price.ps * rows.items[i].calls;
-    rows.beside_ps = max_i64(simulated_busy(g) - rows.busy_ps, 0);
+    rows.beside_ps = max_i64(plan_busy_ps(g) - rows.busy_ps, 0);
     if (rows.count > 0)
         qsort(rows.items, (size_t)rows.count, sizeof *rows.items, by_time);
     return rows;

@@ -16,15 +16,6 @@ static double us(int64_t ps)
     return (double)ps * 1e-6;
 }
 
-static const char *show_time(Gen *g, double seconds)
-{
-    return seconds >= 7200   ? gen_printf(g, "%.3g h", seconds / 3600)
-           : seconds >= 120  ? gen_printf(g, "%.3g min", seconds / 60)
-           : seconds >= 0.1  ? gen_printf(g, "%.3g s", seconds)
-           : seconds >= 1e-4 ? gen_printf(g, "%.3g ms", 1e3 * seconds)
-                             : gen_printf(g, "%.3g us", 1e6 * seconds);
-}
-
 /* ---- figures --------------------------------------------------------------------- */
 
 static void add_figure(Text *t, const char *name, const char *value)
@@ -45,11 +36,16 @@ static void add_figures(Gen *g, Text *t, const PlanLine *l)
 
     add_figure(t, "a rank takes", show_bytes(g, b.total));
     if (m->budget_bytes)
-        add_figure(t, "fits: budget left",
-                   gen_printf(g, "%s of %s", show_bytes(g, m->budget_bytes - b.total),
+        add_figure(t,
+                   b.total <= m->budget_bytes ? "fits: budget left"
+                                              : "does not fit: too many",
+                   gen_printf(g, "%s of %s",
+                              show_bytes(g, b.total <= m->budget_bytes
+                                                ? m->budget_bytes - b.total
+                                                : b.total - m->budget_bytes),
                               show_bytes(g, m->budget_bytes)));
     add_figure(t, "ranks", show_grouped(g, m->mesh.world_size));
-    add_figure(t, "a step, predicted", show_time(g, seconds));
+    add_figure(t, "a step, predicted", show_seconds(g, seconds));
     if (seconds > 0)
         add_figure(t, "tokens a second",
                    show_grouped(g, (int64_t)(tokens / seconds + 0.5)));
@@ -58,6 +54,8 @@ static void add_figures(Gen *g, Text *t, const PlanLine *l)
                    gen_printf(g, "%.1f %%",
                               100 * plan_flops_per_token(g) * tokens / seconds /
                                   (m->peak_tflops * 1e12 * (double)m->mesh.world_size)));
+    if (g->opt.tokens || g->opt.price.given)
+        add_figure(t, show_tokens(g, g->opt.tokens), plan_run_text(g));
     if (l->ps > 0)
         add_figure(t, "waits in the last micro-step",
                    gen_printf(g, "%.1f %%", 100 * (double)l->waited / (double)l->ps));
@@ -113,9 +111,10 @@ static void add_units(Gen *g, Text *t, const PlanLine *l)
                     row->elems ? 100.0 * (double)row->padding / (double)row->elems : 0,
                     show_bytes(g, row->shard_bytes), show_bytes(g, row->gathered_bytes));
         text_printf(t, "<td>%s</td><td>%s</td><td>%s</td></tr>\n",
-                    show_time(g, us(row->compute) * 1e-6),
-                    show_time(g, us(row->transfer) * 1e-6),
-                    l->exposed[u] ? show_time(g, us(l->exposed[u]) * 1e-6) : "&ndash;");
+                    show_seconds(g, us(row->compute) * 1e-6),
+                    show_seconds(g, us(row->transfer) * 1e-6),
+                    l->exposed[u] ? show_seconds(g, us(l->exposed[u]) * 1e-6)
+                                  : "&ndash;");
     }
 }
 

@@ -66,6 +66,7 @@ static const char *shell_name(int i)
 
 /* ---- options --------------------------------------------------------------------- */
 
+#define MOST_TOKENS INT64_C(1000000000000000) /* 1000 T */
 #define AT(field) offsetof(Options, field)
 static const Option options[] = {
     {'o', "output", "DIR", "the folder to write", STORE_TEXT, VALUE_DIR, AT(output),
@@ -94,6 +95,12 @@ static const Option options[] = {
      AT(gpus), SIZE, NULL, 0},
     {0, "price", "GPU=USD", "what an hour of one costs: --price h100=2.50", STORE_LIST,
      VALUE_TEXT, AT(prices), SIZE, NULL, 0},
+    {0, "tokens", "N", "hours for so many tokens: 15T, 300B (default: 1B)", STORE_AMOUNT,
+     VALUE_NUMBER, AT(tokens), PLAN | SIZE, NULL, MOST_TOKENS},
+    {0, "price", "USD", "what an hour of one GPU costs: --price 2.50", STORE_DOLLARS,
+     VALUE_NUMBER, AT(price), PLAN, NULL, 0},
+    {0, "all", NULL, "all sections: memory, units, layout, schedule, arena", STORE_SWITCH,
+     VALUE_NONE, AT(all), PLAN, NULL, 0},
     {0, "set", "FIELD=VALUE", "override a field: --set optimizer.lr=1e-4", STORE_LIST,
      VALUE_FIELD, AT(sets), DESCRIPTION, NULL, 0},
     {0, "target", "NAME", "replace the whole target: cpu, cuda", STORE_TEXT, VALUE_TEXT,
@@ -174,7 +181,7 @@ const Command shell_commands[] = {
      .bit = GENERATE,
      .options = options},
     {.name = "plan",
-     .what = "print memory, flops, units and time; write nothing",
+     .what = "print whether it fits, what a step takes and costs; write nothing",
      .usage = {"MODEL.lua"},
      .words = VALUE_LUA,
      .least = 1,
@@ -210,10 +217,10 @@ const Command shell_commands[] = {
     {.name = "size",
      .what = "print what descriptions need and cost on each GPU",
      .usage = {"MODEL.lua..."},
-     .more =
-         "For the ranks of each description's mesh: whether it fits, a rank's bytes, "
-         "predicted\ntokens a second, GPU hours and dollars for a billion tokens. What "
-         "does not fit is\nplanned again with recompute = \"auto\".",
+     .more = "For the ranks of each description's mesh: whether it fits, a rank's bytes, "
+             "predicted\ntokens a second, GPU hours and dollars for a billion tokens, or "
+             "those of\n--tokens. What "
+             "does not fit is\nplanned again with recompute = \"auto\".",
      .exits = "0 done, 1 an error in a description, 2 usage, 70 a bug.",
      .words = VALUE_LUA,
      .least = 1,

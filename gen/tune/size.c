@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* size.c: `fsdpgen size MODEL.lua...`. In: descriptions. Out: of each, on each GPU and
  * the ranks of its mesh: whether it fits, a rank's bytes, predicted tokens a second, the
- * hours of all GPUs for a billion tokens, and what they cost at the prices that are
- * given.
+ * hours of all GPUs for a billion tokens or those of --tokens, and what they cost at the
+ * prices that are given.
  *
  * A description that does not fit is planned again with recompute = "auto", which changes
  * no bit. Rates and memories of GPUs are those of gen/lua/describe.lua; prices are given
@@ -12,13 +12,12 @@
 #include "base/child.h"
 #include "base/show.h"
 #include "describe/load.h"
+#include "plan/plan.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const double tokens_priced = 1e9;
 
 typedef struct Price {
     const char *gpu;
@@ -102,10 +101,9 @@ static int read_gpus(Size *z)
     for (int i = 0; i < g->opt.prices.count; i++) {
         const char *s = g->opt.prices.items[i], *eq = strchr(s, '=');
         const char *name = eq ? gen_strndup(g, s, (size_t)(eq - s)) : s;
-        char *end = NULL;
-        const double usd = eq ? strtod(eq + 1, &end) : 0;
+        double usd;
 
-        if (!eq || !end || end == eq + 1 || *end || !(usd >= 0) || usd > 1e6)
+        if (!eq || !options_dollars(eq + 1, &usd))
             return wrong(g, "write --price h100=2.50: dollars for an hour of one GPU",
                          gen_printf(g, "--price %s is not GPU=USD", s));
         if (!is_gpu(z, name))
@@ -184,10 +182,10 @@ static SizeRows make_rows(Size *z, Gen *own)
     return rows;
 }
 
-static double hours_of(const TunePlan *p)
+static double hours_of(const Size *z, const TunePlan *p)
 {
-    return tokens_priced / (double)p->step_tokens * p->seconds / 3600 *
-           (double)p->world_size;
+    return plan_run_cost(z->g->opt.tokens, p->step_tokens, p->seconds, p->world_size)
+        .gpu_hours;
 }
 
 static void print_rows(const Size *z, const SizeRows *rows, const char *file)
@@ -196,14 +194,14 @@ static void print_rows(const Size *z, const SizeRows *rows, const char *file)
     Gen *g = z->g;
 
     if (z->sized == 0)
-        printf("GPU hours%s of a billion tokens, at assumed rates\n",
-               z->prices.count ? " and dollars" : "");
+        printf("GPU hours%s of %s, at assumed rates\n",
+               z->prices.count ? " and dollars" : "", show_tokens(g, g->opt.tokens));
     printf("%s: %s parameters, %" PRId64 " rank%s, %s tokens a step\n", file,
            show_count(g, (double)p->params), p->world_size, p->world_size == 1 ? "" : "s",
            show_grouped(g, p->step_tokens));
     for (int i = 0; i < rows->count; i++) {
         const SizeRow *r = &rows->items[i];
-        const double usd = price_of(z, r->gpu), hours = hours_of(&r->plan);
+        const double usd = price_of(z, r->gpu), hours = hours_of(z, &r->plan);
 
         printf("  %-10s  %10s of %10s  ", r->gpu, show_bytes(g, r->plan.bytes),
                show_bytes(g, r->plan.budget_bytes));
@@ -225,7 +223,7 @@ static void add_json(Size *z, const SizeRows *rows, const char *file)
     for (int i = 0; i < rows->count; i++) {
         const SizeRow *r = &rows->items[i];
         const bool fits = r->plan.code == EXIT_DONE;
-        const double usd = price_of(z, r->gpu), hours = hours_of(&r->plan);
+        const double usd = price_of(z, r->gpu), hours = hours_of(z, &r->plan);
 
         json_array_append_new(
             z->rows,

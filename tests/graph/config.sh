@@ -109,7 +109,7 @@ check "config.json names the class of checkpoint.class" sh -c "
     grep -qF '\"AutoModelForCausalLM\": \"modeling_mine.MineForCausalLM\"' '$WORK/own' &&
     grep -qF '\"MineForCausalLM\"' '$WORK/own' && ! grep -q LlamaForCausalLM '$WORK/own'"
 check "plan and plan.json say it" sh -c "
-    '$FSDPGEN' plan '$models/tiny_llama.lua' |
+    '$FSDPGEN' plan '$models/tiny_llama.lua' --all |
         grep -qxF 'config.json: LlamaForCausalLM, which computes this graph' &&
     '$FSDPGEN' plan '$models/tiny_llama.lua' --json | tr -d '\n ' |
         grep -qF '\"config\":{\"class\":\"LlamaForCausalLM\",\"checked\":true,'"

@@ -5,7 +5,7 @@
 budget() {
     local name=$1 want=$2 text=$3
     shift 3
-    "$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --set "mesh={shard=2}" "$@" >"$WORK/plan.txt" 2>&1
+    "$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --set "mesh={shard=2}" --all "$@" >"$WORK/plan.txt" 2>&1
     check "budget, $name: exit code" [ $? = "$want" ]
     if grep -q -- "$text" "$WORK/plan.txt"; then
         ok "budget, $name: says '$text'"

@@ -17,4 +17,5 @@ part budgets . "$here/budgets.sh"
 part ranks . "$here/ranks.sh"
 part diff . "$here/diff.sh"
 part cost . "$here/cost.sh"
+part screen . "$here/screen.sh"
 finish

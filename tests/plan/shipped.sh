@@ -21,7 +21,7 @@ for model in "$ROOT"/models/*.lua; do
     check "$name: the parts of the arena add up" [ "$parts" = "$arena" ]
     check "$name: total is arena and library" \
         [ "$(number total)" = $((arena + $(number library))) ]
-    "$FSDPGEN" plan "$model" >"$WORK/plan.txt" 2>"$WORK/err"
+    "$FSDPGEN" plan "$model" --all >"$WORK/plan.txt" 2>"$WORK/err"
     check "$name: the text says the same" grep -q " $arena " "$WORK/plan.txt"
 done
 for key in params flops_per_token units ranks bytes_per_rank step_seconds warnings; do
