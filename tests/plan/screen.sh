@@ -68,4 +68,10 @@ check "its bytes are those of the plan on a larger GPU" grep -q "^\"arena\":$are
 check "and a trace" grep -q '^{"otherData":{"generator":"fsdpgen plan"' over.json
 "$FSDPGEN" plan "$llama" --target cuda --set leaves=8 --json >out 2>err
 check "--json: code 3, no output" [ $? = 3 -a ! -s out ]
+for memory in 40GiB 200GiB; do # what was tried to find a change that fits leaves no trace
+    "$FSDPGEN" plan "$llama" --target cuda --set recompute=cheap --set "target.memory=\"$memory\"" 2>err |
+        grep -A 99 '^a step of' >"step-$memory"
+done
+check "its times are those of the plan on a larger GPU" cmp step-40GiB step-200GiB
+check "there are times" test -s step-40GiB
 cd "$ROOT" || exit 70
