@@ -140,7 +140,7 @@ model() {
     rm -rf "$dir"
 }
 
-archs="sm_80 sm_90a sm_100a sm_120a"
+archs="sm_80 sm_89 sm_90a sm_100a sm_120a"
 models=()
 for file in "$ROOT"/models/*.lua; do # fsdpgen.lua is for editors
     [ "$(basename "$file")" = fsdpgen.lua ] || models+=("$file")
