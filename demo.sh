@@ -69,7 +69,8 @@ build/default/fsdpgen models/demo.lua -o build/demo || exit $?
 echo "Compiling:   make -C build/demo"
 make -C build/demo >>$log 2>&1 || { tail -n 20 $log >&2; die "the trainer did not compile" 1; }
 
-echo "Training:    build/demo/trainer --data $text --steps $steps --checkpoint build/demo.checkpoint"
+echo "Training:    build/demo/trainer --data $text --steps $steps --log build/demo.jsonl" \
+    "--checkpoint build/demo.checkpoint"
 echo
 rm -rf build/demo.jsonl build/demo.checkpoint
 build/demo/trainer --data "$text" --steps "$steps" --log build/demo.jsonl \
@@ -83,8 +84,10 @@ planned() { sed -n "s/.*\"$1\": *\([0-9]*\).*/\1/p" build/demo/plan.json; }
 last=$(grep -c '^{"step"' build/demo.jsonl)
 echo
 at=$((last < 30 ? last : 30))
-printf 'Loss:    %.3f at step 1, %.3f at step %d, %.3f at step %d\n' "$(logged 1 loss)" \
-    "$(logged $at loss)" $at "$(logged '$' loss)" "$last"
+printf 'Loss:    %.3f at step 1' "$(logged 1 loss)"
+[ $at = "$last" ] || printf ', %.3f at step %d' "$(logged $at loss)" $at
+[ "$last" = 1 ] || printf ', %.3f at step %d' "$(logged '$' loss)" "$last"
+echo
 awk -v arena="$(planned arena)" -v library="$(planned library)" \
     -v measured="$(logged '$' memory_bytes)" 'BEGIN { MiB = 1048576
     printf "Memory:  planned %.1f MiB of arena for a rank, and at most %.0f MiB outside it\n",

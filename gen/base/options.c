@@ -114,15 +114,29 @@ static bool takes_next(const OptionReader *r, const char *arg)
 
 static OptionsFound unknown_command(OptionReader *r, const char *word, const char *near)
 {
-    static const char *const of_trainers[] = {"train", "run", "build", "make"};
+    static const struct {
+        const char *words, *way;
+    } known[] = {
+        {" train run build make compile ",
+         "fsdpgen MODEL.lua -o DIR writes a trainer, `make -C DIR` builds it, and "
+         "DIR/trainer --data FILE trains"},
+        {" sample chat infer predict ",
+         "a trainer samples: DIR/trainer sample --checkpoint CK --prompt TEXT"},
+        {" eval evaluate validate test ",
+         "a trainer evaluates: DIR/trainer eval --checkpoint CK --data FILE"},
+        {" resume continue extend ",
+         "a trainer resumes: DIR/trainer --data FILE --checkpoint CK --resume"},
+        {" finetune fine-tune sft ", "`fsdpgen import FOLDER >MODEL.lua` describes a "
+                                     "Hugging Face model, and its trainer "
+                                     "takes the weights: --init FOLDER"},
+        {" export convert save push ",
+         "every checkpoint, CK/step-..., is a Hugging Face folder as it is"},
+    };
+    const char *padded = gen_printf(r->g, " %s ", word);
 
-    for (size_t i = 0; i < sizeof of_trainers / sizeof *of_trainers; i++)
-        if (!strcmp(word, of_trainers[i]))
-            return options_wrong(
-                r,
-                "unknown command %s: fsdpgen MODEL.lua -o DIR writes a trainer, `make -C "
-                "DIR` builds it, and DIR/trainer --data FILE trains",
-                word);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strstr(known[i].words, padded))
+            return options_wrong(r, "unknown command %s: %s", word, known[i].way);
     if (!strcmp(word, "help") || !strcmp(word, "version"))
         return options_wrong(r, "unknown command %s; did you mean --%s?", word, word);
     return options_wrong(

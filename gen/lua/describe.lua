@@ -74,8 +74,11 @@ end
 -- attention, forward and backward; and streaming multiprocessors. Rates are for schedules, not
 -- promises.
 --
--- Products, memory and links: 73 to 75 % of the stated peak, 84 to 88 % of the stated bandwidth,
--- NCCL's measured 361 to 370 GB/s over NVLink 4 (nccl-tests, 8 x H200) and in proportion elsewhere.
+-- Products: 71 to 77 % of the stated peak on data-centre boards with HBM (on an H200, cuBLAS reached
+-- 80 % at best), 55 % on an L40S, which its power limits, 91 % on GeForce cards. Memory: 83
+-- to 88 % of the stated bandwidth. Links: NCCL's measured 361 to 370 GB/s over NVLink 4 (nccl-tests,
+-- 8 x H200), in proportion elsewhere. docs/sizing.md has the stated figures, where they are stated,
+-- and how they were checked.
 -- Attention by mma.sync reaches at most 63 % of Hopper's peak, and was estimated from its
 -- instructions at 250 to 290 forward, 170 to 190 backward on an H200; on other GPUs it is put in
 -- proportion to their mma.sync peak. cuDNN's, on Hopper alone: 591 and 474 at 4,096 tokens on an

@@ -480,6 +480,10 @@ static int take_word(RtFlags *f, const char *word, bool first)
     if (word[0] == '-' && word[1] != '\0' &&
         find(f->command, word + 1, strcspn(word + 1, "=")))
         return usage("unexpected `%s`; did you mean -%s?", word, word);
+    if (first && (strcmp(word, "export") == 0 || strcmp(word, "convert") == 0))
+        return usage("no command `%s`: every checkpoint, CK/step-..., is a Hugging Face "
+                     "folder as it is",
+                     word);
     if (first && strcmp(word, "help") == 0)
         return usage("no command `help`: trainer --help, trainer COMMAND --help");
     flag = flag_of_word(f, word);

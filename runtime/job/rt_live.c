@@ -142,8 +142,10 @@ static int fill(const RtLine *l, Field *fields)
     add(fields, &n, 3, "%11s", rt_rate(a, sizeof a, l->tokens_per_second));
     if (l->mfu > 0)
         add(fields, &n, 7, "MFU %s%%", rt_digits(a, sizeof a, 100 * l->mfu, 3));
-    if (l->left_seconds > 0)
-        add(fields, &n, 3, "ETA %s", rt_duration(a, sizeof a, l->left_seconds));
+    if (l->left_seconds > 0) /* padded, so that what fits beside it stays there */
+        add(fields, &n, 3, "ETA %-6s", rt_duration(a, sizeof a, l->left_seconds));
+    else
+        add(fields, &n, 3, "%10s", "");
     add(fields, &n, MEMORY_MATTERS, "%s", rt_bytes(a, sizeof a, l->memory_bytes));
     return n;
 }
@@ -206,6 +208,8 @@ void rt_live_text(const RtLine *line, int columns, bool bar, bool color,
             at += strlen(text + at);
         }
     }
+    while (at > 0 && text[at - 1] == ' ')
+        text[--at] = '\0';
 }
 
 /* ---- between rank 0 and the drawing process -------------------------------------- */

@@ -127,8 +127,10 @@ static void put_more(const Rt *rt, const RtFlags *f)
 {
     const int64_t end = end_of(&rt->trainer->schedule);
     if (end > 0 && f->steps >= end) {
-        printf("train on:  the learning rate's schedule ends here; for more, raise "
-               "lr.steps\n");
+        printf(
+            "train on:  the learning rate's schedule ends here; for more, generate with "
+            "a larger\n           lr.steps, and continue with --resume "
+            "--accept-numerics\n");
         return;
     }
     printf("train on: ");

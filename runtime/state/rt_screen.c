@@ -271,8 +271,8 @@ static void print_result(const Rt *rt, bool stopped)
     const RtState *st = rt->state;
     char a[48], b[48], eval[64] = "";
     if (screen.n_seconds == 0) {
-        printf("nothing to do: step %lld of %lld is done\n", (long long)st->step,
-               (long long)st->flags.steps);
+        if (stopped) /* where no step is left to do, the resume has said so */
+            printf("stopped: before a step was done\n");
         return;
     }
     if (st->evaluated && st->eval_tokens > 0)
@@ -282,10 +282,11 @@ static void print_result(const Rt *rt, bool stopped)
            (long long)st->step, (long long)st->flags.steps,
            st->valid_tokens > 0 ? rt_digits(a, sizeof a, st->loss, 5) : "n/a", eval,
            rt_duration(b, sizeof b, rt_clock() - st->started_seconds));
-    printf("speed: %s (median); memory: %s at its peak",
-           rt_rate(a, sizeof a, (double)rt_step_tokens(t) / median_seconds()),
-           rt_bytes(b, sizeof b, st->peak_bytes));
-    printf(", %s planned\n", rt_bytes(b, sizeof b, t->symmetric_bytes + t->local_bytes));
+    printf("speed: %s (median)\n",
+           rt_rate(a, sizeof a, (double)rt_step_tokens(t) / median_seconds()));
+    printf("memory: %s at its peak; the arena has the planned %s\n",
+           rt_bytes(a, sizeof a, st->peak_bytes),
+           rt_bytes(b, sizeof b, t->symmetric_bytes + t->local_bytes));
 }
 
 void rt_screen_end(Rt *rt, bool stopped)
