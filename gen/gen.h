@@ -33,7 +33,8 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     const char *link_runtime;
     const char *rates;       /* --rates: a file of measured rates */
     OptionList sets, paths;
-    const char *target;
+    const char *target, *fabric;
+    int64_t nodes;           /* 0: not given */
     const char *accelerate;  /* import: the file */
     const char *arch;        /* init: the architecture */
     const char *color;

@@ -133,6 +133,16 @@ static OptionsFound check_options(OptionReader *r, Options *opt)
     return OPTIONS_GO;
 }
 
+/* Options that are fields: as if --set named them last. */
+static void add_sets(Gen *g, Options *opt)
+{
+    if (opt->nodes)
+        *gen_push(g, &opt->sets) =
+            gen_printf(g, "target.nodes=%lld", (long long)opt->nodes);
+    if (opt->fabric)
+        *gen_push(g, &opt->sets) = gen_printf(g, "target.fabric=%s", opt->fabric);
+}
+
 static OptionsFound read_options(OptionReader *r, Gen *g)
 {
     Options *opt = &g->opt;
@@ -144,6 +154,7 @@ static OptionsFound read_options(OptionReader *r, Gen *g)
     opt->input = opt->words.count > 0 ? opt->words.items[0] : NULL;
     opt->other = opt->words.count > 1 ? opt->words.items[1] : NULL;
     g->base.color = colored(opt->color);
+    add_sets(g, opt);
     if (opt->share) {
         embed_share(opt->share);
         opt->ops_shared = !opt->ops_dir;

@@ -785,12 +785,28 @@
 ---@field sms? integer processors that share the tiles of a product, for `plan --kernels`
 ---@field peak? number TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: it prints none
 
+---@class (exact) fsdpgen.cuda.network
+---@field gpus? integer of a node
+---@field domain? integer GPUs that NVLink or PCIe joins, across nodes if they are more than a node's
+---@field nics? integer of a node
+---@field nic? number GB/s of each
+---@field step? number microseconds of a step of a ring within a node
+---@field price? number dollars an hour of a node, for `fsdpgen size`
+---@field rail? boolean the NICs of a node go to different leaf switches
+---@field down? integer NICs that have their full rate among each other
+---@field oversubscription? number how many times less a NIC has beyond them
+---@field net_step? number microseconds of a step of a ring between nodes
+
 ---@class (exact) fsdpgen.cuda
 ---@field gpu? "a100-40gb"|"a100-80gb"|"l40s"|"rtx4090"|"h100"|"h200"|"b200"|"rtx5090" what it is planned for: how much memory, for which architecture
 ---@field arch? ("sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a")[]|"sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a" architectures whose kernels the trainer carries
 ---@field memory? string usable memory of an idle GPU
 ---@field reserve? string of it what is left to the context, to cuBLAS and NCCL; the plan must fit beside it
 ---@field rates? fsdpgen.cuda.rates to predict the time of a step by
+---@field node? "hgx-a100"|"hgx-h100"|"hgx-h200"|"hgx-b200"|"gb200-nvl72"|"aws-p4d"|"aws-p5"|"aws-p5e"|"pcie" the datasheet of the nodes that ranks lie on (`gen/lua/machines.lua`), to predict the time of a step by; by default the first that is built with the gpu
+---@field fabric? "rail"|"flat"|"tapered"|"roce-pods" the datasheet of what joins the nodes; by default the node's
+---@field nodes? integer that the ranks lie on; by default as many as they fill
+---@field network? fsdpgen.cuda.network numbers of your own cluster in place of the datasheets'
 ---@field attention? "generated"|"cudnn" by generated kernels, or by cuDNN's: bf16 or f16 on sm_90 and sm_90a, without `documents`
 ---@field jit? boolean `make` builds a trainer that compiles its kernels when it starts, for the GPU it finds, as `make JIT=1` does
 

@@ -305,10 +305,10 @@ static void add_kinds(Gen *g, Kinds kinds)
     }
 }
 
-/* Strategies, axes and optimizers, visible to describe.lua only. */
+/* Strategies, axes, machines and optimizers, visible to describe.lua only. */
 static void load_rules(Gen *g)
 {
-    static const char *const globals[] = {"strategies", "axes", "optimizers"};
+    static const char *const globals[] = {"strategies", "axes", "machines", "optimizers"};
     Loader *ld = g->loader;
     lua_State *L = g->L;
     const Embedded *e = embed_find("gen/lua/describe.lua");
@@ -318,6 +318,8 @@ static void load_rules(Gen *g)
     lua_setglobal(L, "strategies");
     push_axes(L);
     lua_setglobal(L, "axes");
+    network_load(g);
+    lua_setglobal(L, "machines");
     load_optimizers(g);
     if (diag_errors(g)) /* in rules of --ops */
         return;

@@ -52,6 +52,7 @@ typedef struct Loader {
     int raw_ref;        /* the trainer's record, as written and overridden */
     int resolved_ref;   /* the same with every field, after the checks */
     int read_ref;       /* what build read of the model */
+    int machine_ref;    /* machines.lua: the datasheet for a GPU, a node and a fabric */
     struct {
         LexFile **items;
         int count, cap;

@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "base/dtype.h"
 #include "describe/mesh.h"
+#include "describe/network.h"
 #include "describe/strategy.h"
 #include "describe/target.h"
 
@@ -117,6 +118,7 @@ typedef struct Model {
     bool jit;                           /* the trainer compiles kernels at start, for its device */
     const KernelLibrary *kernel_library; /* whose kernels some ops use; or NULL */
     Rates rates;                        /* assumed for estimates */
+    Network net;
     double peak_tflops;                 /* peak of a rank's device; 0: unknown */
     int64_t library_bytes;              /* per rank, outside the arena: code, libraries */
     int64_t budget_bytes;               /* per rank; 0: unknown */

@@ -97,6 +97,11 @@ static const Synonym of_mesh[] = {
     {" ep expert_parallel expert_parallel_size ", "write mesh = { expert = 2 }"},
 };
 
+static const Synonym of_target[] = {
+    {" gpu nodes node fabric network ",
+     "it is a field of cuda: --target cuda, or target = cuda { gpu = \"h100\" }"},
+};
+
 static const Synonym of_optimizer[] = {
     {" learning_rate base_lr max_lr ", "write lr = 3e-4"},
     {" wd decay l2 weight_decay_rate ", "write weight_decay = 0.1"},
@@ -170,7 +175,7 @@ static const struct {
     size_t count;
 } of_tables[] = {
     TABLE("model", of_model),         TABLE("mesh", of_mesh), TABLE("lr", of_schedule),
-    TABLE("optimizer", of_optimizer), TABLE("loss", of_loss),
+    TABLE("optimizer", of_optimizer), TABLE("loss", of_loss), TABLE("target", of_target),
 };
 #undef TABLE
 

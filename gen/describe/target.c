@@ -81,6 +81,7 @@ static void check_cuda(Check *c)
     int n = 0;
 
     check_cuda_dtypes(c);
+    check_network(c);
     if (*value_str(c, "target.memory") && *value_str(c, "target.reserve") &&
         size_parse(value_str(c, "target.reserve")) >=
             size_parse(value_str(c, "target.memory")))
@@ -138,6 +139,7 @@ static void fill_cuda(Check *c, Model *m)
     if (m->param_dtype == DT_BF16 || m->param_dtype == DT_F16)
         m->peak_tflops = value_num(c, "target.rates.peak");
     fill_cuda_rates(c, &m->rates);
+    fill_network(c, m);
     value_push(c, "target.arch");
     m->n_archs = (int)lua_rawlen(c->L, -1);
     m->archs = gen_alloc(c->g, sizeof *m->archs * (size_t)(m->n_archs + 1));

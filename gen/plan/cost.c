@@ -7,28 +7,22 @@
  *    operands' bytes at the rate of memory if that is longer; any other kernel its bytes
  *    at the rate of its class, or its flops at the rate of products. Then its launch.
  * 2. A product of a shape that was measured takes what it took.
- * 3. A collective takes a latency and the bytes that a rank receives, or what was
- *    measured, interpolated in the logarithm of its size. */
+ * Collectives are priced in cost_move.c. */
 #include "plan/plan.h"
 #include "ops/ops.h"
 
-#include <math.h>
-
 enum { PS_PER_US = 1000000 };
-
-/* 26 days: legal dimensions could exceed this, and must not overflow. */
-#define MOST_PS (INT64_C(1) << 61)
 
 static int64_t ps_of(double amount, int64_t per_us)
 {
     double ps = amount / (double)per_us * PS_PER_US;
 
-    return ps < (double)MOST_PS ? (int64_t)ps : MOST_PS;
+    return ps < (double)COST_MOST_PS ? (int64_t)ps : COST_MOST_PS;
 }
 
 static int64_t capped(double ps)
 {
-    return ps < (double)MOST_PS ? (int64_t)ps : MOST_PS;
+    return ps < (double)COST_MOST_PS ? (int64_t)ps : COST_MOST_PS;
 }
 
 /* ---- kernels --------------------------------------------------------------------- */
@@ -37,8 +31,8 @@ static KernelPrice price_of(const Gen *g, CostClass by, int64_t ps, int64_t per_
 {
     const Rates *r = &g->model.rates;
 
-    return (KernelPrice){min_i64(ps + r->launch_ps, MOST_PS), by, (double)per_us * 1e6,
-                         r->measured >> by & 1};
+    return (KernelPrice){min_i64(ps + r->launch_ps, COST_MOST_PS), by,
+                         (double)per_us * 1e6, r->measured >> by & 1};
 }
 
 /* Step 1. */
@@ -85,7 +79,7 @@ int64_t cost_span(const Gen *g, const Span *s)
     int64_t ps = 0;
 
     for (int i = 0; i < s->n_nodes; i++)
-        ps = min_i64(ps + cost_node(g, s->nodes[i]).ps, MOST_PS);
+        ps = min_i64(ps + cost_node(g, s->nodes[i]).ps, COST_MOST_PS);
     return ps;
 }
 
@@ -110,87 +104,6 @@ const char *cost_source(const Gen *g)
                 : "uncalibrated rates";
 }
 
-/* ---- collectives ----------------------------------------------------------------- */
-
-/* The rows of the kind whose number of ranks is nearest; returns how many. */
-static int nearest_rows(const Rates *r, MoveKind kind, int64_t ranks,
-                        const MoveTime **rows)
-{
-    int64_t best = INT64_MAX;
-    int n = 0;
-
-    for (int i = 0; i < r->n_moves; i++) {
-        const MoveTime *t = &r->moves[i];
-        const int64_t away = t->ranks > ranks ? t->ranks - ranks : ranks - t->ranks;
-
-        if (t->kind != kind || away > best)
-            continue;
-        if (away < best || t->ranks != (*rows)->ranks) {
-            if (away == best)
-                continue; /* the smaller of two equally near ones stands */
-            best = away;
-            *rows = t;
-            n = 0;
-        }
-        n++;
-    }
-    return n;
-}
-
-/* Below the smallest size its time, which is latency; above the largest its rate. */
-static double interpolate(const MoveTime *t, int n, double bytes)
-{
-    int k = 0;
-
-    if (bytes <= (double)t[0].bytes)
-        return (double)t[0].ps;
-    if (bytes >= (double)t[n - 1].bytes)
-        return (double)t[n - 1].ps * (bytes / (double)t[n - 1].bytes);
-    while (bytes > (double)t[k + 1].bytes)
-        k++;
-    return (double)t[k].ps + (double)(t[k + 1].ps - t[k].ps) *
-                                 (log2(bytes / (double)t[k].bytes) /
-                                  log2((double)t[k + 1].bytes / (double)t[k].bytes));
-}
-
-int64_t cost_move(const Gen *g, MoveKind kind, int64_t ranks, int64_t bytes)
-{
-    const Rates *r = &g->model.rates;
-    const MoveTime *rows = NULL;
-    const int n = nearest_rows(r, kind, ranks, &rows);
-
-    if (ranks < 2)
-        return 0;
-    if (n == 0)
-        return min_i64(r->latency_ps +
-                           ps_of((double)(bytes - bytes / ranks), r->link_per_us),
-                       MOST_PS);
-    /* what a rank receives grows as (ranks - 1) / ranks */
-    return capped(interpolate(rows, n, (double)bytes) *
-                  ((double)(ranks - 1) / (double)ranks) /
-                  ((double)(rows->ranks - 1) / (double)rows->ranks));
-}
-
-/* By the bytes that this rank receives, which two hops or owners make other than a
- * plain collective's. */
-static int64_t moved(const Gen *g, const Instr *i)
-{
-    const Rates *r = &g->model.rates;
-    const int64_t ranks = max_i64(group_ranks(i->group), 2);
-    const int64_t whole =
-        (int64_t)((double)i->moved_bytes * (double)ranks / (double)(ranks - 1));
-
-    if (r->n_moves == 0)
-        return min_i64(r->latency_ps + ps_of((double)i->moved_bytes, r->link_per_us),
-                       MOST_PS);
-    if (i->kind == INS_ALL_REDUCE) /* sums a part, then gathers the parts */
-        return min_i64(cost_move(g, MOVE_REDUCE, ranks, whole / 2) +
-                           cost_move(g, MOVE_GATHER, ranks, whole / 2),
-                       MOST_PS);
-    return cost_move(g, i->kind == INS_REDUCE_SCATTER ? MOVE_REDUCE : MOVE_GATHER, ranks,
-                     whole);
-}
-
 /* ---- instructions ---------------------------------------------------------------- */
 
 int64_t cost_instr(const Gen *g, const Instr *i)
@@ -198,7 +111,7 @@ int64_t cost_instr(const Gen *g, const Instr *i)
     const InsRule *rule = ins_rule(i->kind);
 
     if (rule->collective)
-        return moved(g, i);
+        return cost_collective(g, i);
     if (i->kind == INS_SPAN)
         return cost_span(g, ins_span(g, i));
     if (i->kind == INS_MATRICES)

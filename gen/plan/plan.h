@@ -248,6 +248,9 @@ int64_t variant_turns(const Gen *g, Variant v); /* how often a step runs the var
 
 /* ---- cost.c ---------------------------------------------------------------------- */
 
+/* The longest time, 26 days: legal dimensions could exceed it, and must not overflow. */
+#define COST_MOST_PS (INT64_C(1) << 61)
+
 /* What a kernel is assumed to take alone, and by which rate. */
 typedef struct KernelPrice {
     int64_t ps;              /* its launch included */
@@ -258,13 +261,17 @@ typedef struct KernelPrice {
 KernelPrice cost_node(const Gen *g, const Node *n);
 int64_t cost_span(const Gen *g, const Span *s);
 KernelPrice cost_traffic(const Gen *g, CostClass c, double bytes); /* of a kernel without a node */
-/* A collective over so many ranks, of so many bytes: everything that is gathered or reduced. */
-int64_t cost_move(const Gen *g, MoveKind kind, int64_t ranks, int64_t bytes);
 int64_t cost_instr(const Gen *g, const Instr *i); /* its duration alone */
 /* Where the rates are from: "uncalibrated rates", "calibrated by FILE". */
 const char *cost_source(const Gen *g);
 /* Is it limited by moving its operands, at the rates of products and of memory? */
 bool cost_is_cheap(const Gen *g, const Node *n);
+
+/* ---- cost_move.c ----------------------------------------------------------------- */
+
+/* A collective of a group, of so many bytes: everything that is gathered or reduced. */
+int64_t cost_move(const Gen *g, MoveKind kind, RankBits group, int64_t bytes);
+int64_t cost_collective(const Gen *g, const Instr *i);
 
 /* ---- simulate.c ------------------------------------------------------------------ */
 

@@ -175,7 +175,8 @@ static int64_t gathered_bytes(const Gen *g, const Unit *u)
  * more exposed gather, for the memory of one unit. */
 static void unit_dims(Gen *g, Search *s)
 {
-    Model *m = &g->model;
+    const Model *m = &g->model;
+    const RankBits shards = m->mesh.axis[AXIS_SHARD].bits;
     int64_t largest = 0, n = 0;
     for (int u = 0; u < g->units.count; u++) {
         int64_t bytes = gathered_bytes(g, &g->units.items[u]);
@@ -191,7 +192,7 @@ static void unit_dims(Gen *g, Search *s)
             if (gathered_bytes(g, &g->units.items[w]) == bytes)
                 d->ids[d->n++] = w;
         d->bytes = bytes;
-        d->ps = cost_move(g, MOVE_GATHER, m->reshard_ranks, bytes);
+        d->ps = cost_move(g, MOVE_GATHER, group_low(shards, m->reshard_ranks), bytes);
     }
     for (int back = 0; largest > 0 && back < 2; back++) {
         int64_t depth = back ? s->backward : s->forward;
@@ -199,8 +200,7 @@ static void unit_dims(Gen *g, Search *s)
         if (d) {
             d->n = (int)depth;
             d->bytes = largest;
-            d->ps =
-                cost_move(g, MOVE_GATHER, m->mesh.axis[AXIS_SHARD].degree, largest) * n;
+            d->ps = cost_move(g, MOVE_GATHER, shards, largest) * n;
         }
     }
 }

@@ -16,17 +16,14 @@
 
 #include <stdlib.h>
 
-/* 26 days: legal dimensions could exceed this, and must not overflow. */
-#define MOST_PS (INT64_C(1) << 61)
-
 static int64_t later(int64_t t, int64_t by)
 {
-    return min_i64(t + by, MOST_PS); /* both at most MOST_PS: no overflow */
+    return min_i64(t + by, COST_MOST_PS); /* both at most COST_MOST_PS: no overflow */
 }
 
 static int64_t times(int64_t n, int64_t t)
 {
-    return t > 0 && n > MOST_PS / t ? MOST_PS : n * t;
+    return t > 0 && n > COST_MOST_PS / t ? COST_MOST_PS : n * t;
 }
 
 /* Runs the instructions from .. to, each for its ps, starting at time 0; returns when all

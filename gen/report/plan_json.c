@@ -90,6 +90,20 @@ static json_t *json_rates(Gen *g)
     return o;
 }
 
+static json_t *json_network(const Gen *g)
+{
+    const Network *net = &g->model.net;
+    json_t *o = json_object();
+
+    set_text(o, "node", net->node);
+    set_text(o, "fabric", net->fabric);
+    set_int(o, "nodes", net->nodes);
+    set_int(o, "near_ranks", group_ranks(net->near));
+    set_int(o, "leaf_ranks", group_ranks(net->leaf));
+    json_object_set_new(o, "nic_gbps", json_real(net->nic_per_us / 1e3));
+    return o;
+}
+
 void plan_print_json(Gen *g, Text *t)
 {
     json_t *o = json_object(), *warnings = json_array(), *run;
@@ -104,6 +118,8 @@ void plan_print_json(Gen *g, Text *t)
     set_int(o, "ranks", g->model.mesh.world_size);
     if (g->model.gpu)
         set_text(o, "gpu", g->model.gpu);
+    if (g->model.net.nodes > 1)
+        json_object_set_new(o, "network", json_network(g));
     json_object_set_new(o, "bytes_per_rank", json_bytes(g));
     json_object_set_new(o, "step_bytes_per_rank", json_traffic(g));
     set_int(o, "max_live_bytes", g->prog.max_live_bytes);

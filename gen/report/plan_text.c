@@ -103,6 +103,18 @@ static const char *reshard_text(Gen *g)
                                                                  : "no";
 }
 
+static void print_network(const Gen *g, Text *t)
+{
+    const Network *net = &g->model.net;
+
+    if (net->nodes > 1)
+        text_printf(t,
+                    "network: %" PRId64 " nodes (%s, fabric %s): links join %d ranks, "
+                    "%.4g GB/s a rank beyond them, assumed\n",
+                    net->nodes, net->node, net->fabric, group_ranks(net->near),
+                    net->nic_per_us / 1e3);
+}
+
 static void print_head(Gen *g, Text *t)
 {
     const Model *m = &g->model;
@@ -118,6 +130,7 @@ static void print_head(Gen *g, Text *t)
         m->mesh.world_size, m->mesh.world_size == 1 ? "" : "s",
         m->mesh.axis[AXIS_REPLICATE].degree, m->mesh.axis[AXIS_SHARD].degree,
         strategy_name(m->strategy));
+    print_network(g, t);
     text_printf(t,
                 "step: %" PRId64 " micro-batches of %" PRId64 " x %" PRId64
                 " tokens in %" PRId64 " leaves; each rank %" PRId64 " round%s of %" PRId64

@@ -105,6 +105,10 @@ static const Option options[] = {
      VALUE_FIELD, AT(sets), DESCRIPTION, NULL, 0},
     {0, "target", "NAME", "replace the whole target: cpu, cuda", STORE_TEXT, VALUE_TEXT,
      AT(target), DESCRIPTION & ~SIZE, target_name, 0},
+    {0, "nodes", "N", "predict for N nodes: target.nodes=N", STORE_COUNT, VALUE_NUMBER,
+     AT(nodes), PLAN | TUNE | SIZE, NULL, 4096},
+    {0, "fabric", "NAME", "predict for what joins them: target.fabric=NAME", STORE_TEXT,
+     VALUE_TEXT, AT(fabric), PLAN | TUNE | SIZE, NULL, 0},
     {0, "path", "DIR", "look for required modules there too", STORE_LIST, VALUE_DIR,
      AT(paths), DESCRIPTION, NULL, 0},
     {0, "ops", "DIR", "add op folders, or replace built-in ones", STORE_TEXT, VALUE_DIR,
@@ -219,8 +223,8 @@ const Command shell_commands[] = {
      .usage = {"MODEL.lua..."},
      .more = "For the ranks of each description's mesh: whether it fits, a rank's bytes, "
              "predicted\ntokens a second, GPU hours and dollars for a billion tokens, or "
-             "those of\n--tokens. What "
-             "does not fit is\nplanned again with recompute = \"auto\".",
+             "those of\n--tokens. What does not fit is planned again with recompute = "
+             "\"auto\"; ranks on\nseveral nodes, with mesh.node.",
      .exits = "0 done, 1 an error in a description, 2 usage, 70 a bug.",
      .words = VALUE_LUA,
      .least = 1,

@@ -4,9 +4,10 @@
  * hours of all GPUs for a billion tokens or those of --tokens, and what they cost at the
  * prices that are given.
  *
- * A description that does not fit is planned again with recompute = "auto", which changes
- * no bit. Rates and memories of GPUs are those of gen/lua/describe.lua; prices are given
- * by the user. */
+ * Ranks on several nodes are planned again with mesh.node, unless the description sets
+ * it; a description that does not fit, with recompute = "auto": both change no bit. Rates
+ * and memories of GPUs are those of gen/lua/describe.lua, nodes and fabrics those of
+ * gen/lua/machines.lua. Prices are given by the user, or by a node's datasheet. */
 #include "tune/tune.h"
 
 #include "base/child.h"
@@ -114,10 +115,10 @@ static int read_gpus(Size *z)
     return EXIT_DONE;
 }
 
-/* Negative: not given. */
-static double price_of(const Size *z, const char *gpu)
+/* Negative: unknown. node: by the datasheet of the node, 0 if it has none. */
+static double price_of(const Size *z, const char *gpu, double node)
 {
-    double usd = -1;
+    double usd = node > 0 ? node : -1;
 
     for (int i = 0; i < z->prices.count; i++)
         usd = strcmp(z->prices.items[i].gpu, gpu) ? usd : z->prices.items[i].usd;
@@ -130,13 +131,21 @@ typedef struct SizeRow {
     const char *gpu;
     OptionList described, recomputed; /* what both plans set */
     TunePlan plan, again;
-    bool taken; /* the second one */
+    bool taken;   /* the second one */
+    int64_t node; /* mesh.node, if we set it; or 0 */
 } SizeRow;
 
 typedef struct SizeRows {
     SizeRow *items;
     int count, cap;
 } SizeRows;
+
+/* How many ranks links join, if not all, and the description says nothing of it. */
+static int64_t silent_node(const TunePlan *p)
+{
+    return p->near_ranks < p->world_size && p->node_ranks == p->world_size ? p->near_ranks
+                                                                           : 0;
+}
 
 static int plan_rows(Gen *own, SizeRows *rows)
 {
@@ -146,6 +155,20 @@ static int plan_rows(Gen *own, SizeRows *rows)
     for (int i = 0; i < rows->count; i++)
         jobs[n++] = (TuneJob){&rows->items[i].described, &rows->items[i].plan};
     code = tune_plan(own, jobs, n, false, NULL, NULL);
+    n = 0;
+    for (int i = 0; i < rows->count && code == EXIT_DONE; i++) {
+        SizeRow *r = &rows->items[i];
+        const char *set = gen_printf(own, "mesh.node=%" PRId64, silent_node(&r->plan));
+
+        r->node = silent_node(&r->plan);
+        if (r->node) {
+            *gen_push(own, &r->described) = set;
+            *gen_push(own, &r->recomputed) = set;
+            jobs[n++] = (TuneJob){&r->described, &r->plan};
+        }
+    }
+    if (n)
+        code = tune_plan(own, jobs, n, false, NULL, NULL);
     n = 0;
     for (int i = 0; i < rows->count; i++)
         if (rows->items[i].plan.code == EXIT_FIT && !rows->items[i].plan.auto_recompute)
@@ -188,34 +211,52 @@ static double hours_of(const Size *z, const TunePlan *p)
         .gpu_hours;
 }
 
+static void print_title(const Size *z, const SizeRows *rows)
+{
+    bool priced = z->prices.count > 0;
+
+    for (int i = 0; i < rows->count; i++)
+        priced = priced || rows->items[i].plan.usd > 0;
+    printf("GPU hours%s of %s, at assumed rates\n", priced ? " and dollars" : "",
+           show_tokens(z->g, z->g->opt.tokens));
+}
+
+/* What joins the ranks is shown where they lie on several nodes. */
+static void print_row(const Size *z, const SizeRow *r)
+{
+    const TunePlan *p = &r->plan;
+    const double usd = price_of(z, r->gpu, p->usd), hours = hours_of(z, p);
+    Gen *g = z->g;
+
+    printf("  %-10s  %10s of %10s  ", r->gpu, show_bytes(g, p->bytes),
+           show_bytes(g, p->budget_bytes));
+    if (p->code != EXIT_DONE) {
+        printf("does not fit%s\n", r->taken ? ", nor with recompute = \"auto\"" : "");
+        return;
+    }
+    printf("%12s tokens/s  %8.4g GPU hours",
+           show_grouped(g, (int64_t)((double)p->step_tokens / p->seconds)), hours);
+    if (usd >= 0)
+        printf("  %8.4g USD", usd * hours);
+    if (p->nodes > 1)
+        printf("  %" PRId64 " x %s, %s", p->nodes, p->node, p->fabric);
+    if (r->node)
+        printf("  mesh.node = %" PRId64, r->node);
+    printf("%s\n", r->taken ? "  recompute = \"auto\"" : "");
+}
+
 static void print_rows(const Size *z, const SizeRows *rows, const char *file)
 {
     const TunePlan *p = &rows->items[0].plan;
     Gen *g = z->g;
 
     if (z->sized == 0)
-        printf("GPU hours%s of %s, at assumed rates\n",
-               z->prices.count ? " and dollars" : "", show_tokens(g, g->opt.tokens));
+        print_title(z, rows);
     printf("%s: %s parameters, %" PRId64 " rank%s, %s tokens a step\n", file,
            show_count(g, (double)p->params), p->world_size, p->world_size == 1 ? "" : "s",
            show_grouped(g, p->step_tokens));
-    for (int i = 0; i < rows->count; i++) {
-        const SizeRow *r = &rows->items[i];
-        const double usd = price_of(z, r->gpu), hours = hours_of(z, &r->plan);
-
-        printf("  %-10s  %10s of %10s  ", r->gpu, show_bytes(g, r->plan.bytes),
-               show_bytes(g, r->plan.budget_bytes));
-        if (r->plan.code != EXIT_DONE) {
-            printf("does not fit%s\n", r->taken ? ", nor with recompute = \"auto\"" : "");
-            continue;
-        }
-        printf("%12s tokens/s  %8.4g GPU hours",
-               show_grouped(g, (int64_t)((double)r->plan.step_tokens / r->plan.seconds)),
-               hours);
-        if (usd >= 0)
-            printf("  %8.4g USD", usd * hours);
-        printf("%s\n", r->taken ? "  recompute = \"auto\"" : "");
-    }
+    for (int i = 0; i < rows->count; i++)
+        print_row(z, &rows->items[i]);
 }
 
 static void add_json(Size *z, const SizeRows *rows, const char *file)
@@ -223,13 +264,17 @@ static void add_json(Size *z, const SizeRows *rows, const char *file)
     for (int i = 0; i < rows->count; i++) {
         const SizeRow *r = &rows->items[i];
         const bool fits = r->plan.code == EXIT_DONE;
-        const double usd = price_of(z, r->gpu), hours = hours_of(z, &r->plan);
+        const double usd = price_of(z, r->gpu, r->plan.usd),
+                     hours = hours_of(z, &r->plan);
 
         json_array_append_new(
             z->rows,
-            json_pack("{s:s, s:s, s:I, s:I, s:b, s:I, s:I, s:b, s:o, s:o, s:o}", "model",
-                      file, "gpu", r->gpu, "params", (json_int_t)r->plan.params, "ranks",
-                      (json_int_t)r->plan.world_size, "fits", fits, "rank_bytes",
+            json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:b, s:I, s:I, s:b, s:o, "
+                      "s:o, s:o}",
+                      "model", file, "gpu", r->gpu, "params", (json_int_t)r->plan.params,
+                      "ranks", (json_int_t)r->plan.world_size, "mesh_node",
+                      (json_int_t)r->node, "nodes", (json_int_t)r->plan.nodes, "node",
+                      r->plan.node, "fabric", r->plan.fabric, "fits", fits, "rank_bytes",
                       (json_int_t)r->plan.bytes, "budget_bytes",
                       (json_int_t)r->plan.budget_bytes, "recompute_auto", r->taken,
                       "tokens_per_second",

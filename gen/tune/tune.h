@@ -27,6 +27,9 @@ typedef struct TunePlan {
     uint64_t program;        /* of all instructions of a step */
     int64_t params, bytes, budget_bytes; /* of the model; of a rank */
     double seconds;          /* a step, predicted */
+    double usd;              /* an hour of a GPU, by the datasheet of its node; 0: unknown */
+    int64_t nodes, near_ranks; /* that the ranks lie on; that links join */
+    char node[32], fabric[32]; /* the datasheets; "": none */
     int64_t step_tokens, seq_tokens, vocab, global_batch; /* of all ranks; sequences */
     int64_t world_size, node_ranks, blocks, rounds, document_end; /* -1: no documents */
     bool cpu, masked, auto_recompute;

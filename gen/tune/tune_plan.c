@@ -60,6 +60,11 @@ static void fill(Gen *g, TunePlan *p)
     p->bytes = b.total;
     p->budget_bytes = m->budget_bytes;
     p->seconds = g->prog.step_seconds;
+    p->usd = m->net.usd;
+    p->nodes = m->net.nodes;
+    p->near_ranks = m->net.node ? group_ranks(m->net.near) : m->mesh.world_size;
+    snprintf(p->node, sizeof p->node, "%s", m->net.node ? m->net.node : "");
+    snprintf(p->fabric, sizeof p->fabric, "%s", m->net.fabric ? m->net.fabric : "");
     p->seq_tokens = m->seq_tokens;
     p->global_batch = m->global_batch;
     p->step_tokens = m->global_batch * m->seq_tokens;

@@ -148,6 +148,21 @@ local rows = {
     ["cuda.rates.norm"] = { "target.rates.norm=999", base = "target=cuda{}", bits = "any" },
     ["cuda.rates.sms"] = { "target.rates.sms=99", base = "target=cuda{}", bits = "any" },
     ["cuda.rates.peak"] = { "target.rates.peak=99", base = "target=cuda{}", bits = "any" },
+    ["cuda.node"] = { "target.node=aws-p5", base = "target=cuda{}", bits = "any" },
+    ["cuda.fabric"] = { "target.fabric=tapered", base = "target=cuda{}", bits = "any" },
+    ["cuda.nodes"] = { "target.nodes=2", base = "target=cuda{} mesh.shard=2", bits = "any" },
+    ["cuda.network"] = { "target.network={nics=4}", base = "target=cuda{}", bits = "any" },
+    ["cuda.network.gpus"] = { "target.network={gpus=4}", base = "target=cuda{}", bits = "any" },
+    ["cuda.network.domain"] = { "target.network={domain=4}", base = "target=cuda{}", bits = "any" },
+    ["cuda.network.nics"] = { "target.network={nics=2}", base = "target=cuda{}", bits = "any" },
+    ["cuda.network.nic"] = { "target.network={nic=12}", base = "target=cuda{}", bits = "any" },
+    ["cuda.network.step"] = { "target.network={step=1}", base = "target=cuda{}", bits = "any" },
+    ["cuda.network.price"] = { "target.network={price=1}", base = "target=cuda{}", bits = "any" },
+    ["cuda.network.rail"] = { "target.network={rail=false}", base = "target=cuda{}", bits = "any" },
+    ["cuda.network.down"] = { "target.network={down=8}", base = "target=cuda{}", bits = "any" },
+    ["cuda.network.oversubscription"] = { "target.network={oversubscription=2}",
+                                          base = "target=cuda{}", bits = "any" },
+    ["cuda.network.net_step"] = { "target.network={net_step=1}", base = "target=cuda{}", bits = "any" },
     ["cuda.jit"] = { "target.jit=true", base = "target=cuda{}", bits = "any" },
     ["cuda.attention"] = { "target.attention=cudnn", bits = "any",
                            base = "target=cuda{} dtypes.param=bf16 model.head_dim=16" },
@@ -249,6 +264,7 @@ strategies = {
     names = { "full_shard", "no_shard", "shard_grad_op", "hybrid_shard", "shard_optimizer" },
 }
 axes = setmetatable({}, { __index = function() return "out" end })
+machines = dofile(root .. "/gen/lua/machines.lua")
 
 -- Optimizers are op folders: their rows, as gen/describe/load_optimizers.c has them made.
 local optimizer_file = dofile(root .. "/gen/lua/optimizer.lua")

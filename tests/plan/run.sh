@@ -18,4 +18,5 @@ part ranks . "$here/ranks.sh"
 part diff . "$here/diff.sh"
 part cost . "$here/cost.sh"
 part screen . "$here/screen.sh"
+part network . "$here/network.sh"
 finish

@@ -117,6 +117,12 @@ sizes() {
     check "its rows are plans" python3 "$here/sizes.py" "$FSDPGEN" "$WORK/size.json" h100=2.5
     "$FSDPGEN" size $models --set mesh.shard=4 >"$WORK/size.txt"
     check "all GPUs, other ranks" test "$(grep -c 'GiB of' "$WORK/size.txt") $(grep -c ' 4 ranks' "$WORK/size.txt")" = '16 2'
+    "$FSDPGEN" size "$ROOT/models/llama8b.lua" --json --set mesh.shard=64 --gpu h100 --set target.node=aws-p5 >"$WORK/size.json"
+    check "ranks on several nodes; a node's price" python3 "$here/sizes.py" "$FSDPGEN" "$WORK/size.json" h100=4.91625 \
+        target.node=aws-p5 mesh.shard=64
+    check "their nodes" grep -q '8 x hgx-h100, tapered  mesh.node = 8' <("$FSDPGEN" size "$ROOT/models/llama8b.lua" \
+        --set mesh.shard=64 --gpu h100 --fabric tapered)
+    refused 1 'is not one of its values' $models --fabric ethernet
     refused 1 'size: --gpu h1000: no such GPU' $models --gpu h1000
     refused 1 'size: --price h100 is not GPU=USD' $models --price h100
     refused 1 'size: --price h100=x is not GPU=USD' $models --price h100=x

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh: collectives of ranks on several nodes, against closed forms computed here from the
+# numbers of a cluster, and what --nodes and --fabric refuse.
+
+python3 - "$FSDPGEN" "$ROOT/models/llama8b.lua" >"$WORK/out" 2>&1 <<'EOF2'
+import json, subprocess, sys
+fsdpgen, model = sys.argv[1:]
+LINK, START = 360e9, 20e-6  # bytes/s between the H100 of a node; seconds before a collective
+
+def sets(*fields):
+    return [a for f in ("target.gpu=h100", *fields) for a in ("--set", f)]
+
+def run(*arguments):
+    p = subprocess.run([fsdpgen, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if p.returncode not in (0, 3):
+        sys.exit(f"{arguments}: {p.returncode}\n{p.stderr}")
+    return p.stdout
+
+def took(fields, more=()):
+    """label -> seconds of each transfer of a step; unit -> its elements"""
+    arguments = [model, "--target", "cuda", "--set", "target.memory='4TiB'", *sets(*fields), *more]
+    times = {}
+    for line in run(*arguments, "--dump=simulate").splitlines():
+        words = line.split(None, 4)
+        if line[:1] == " " and len(words) == 5 and words[1] in ("gather", "reduce"):
+            times[words[4]] = (int(words[3]) - int(words[2])) * 1e-12
+    plan = json.loads(run("plan", *arguments, "--json"))
+    return times, {u["name"]: u for u in plan["units"]}, plan
+
+# The cluster: nodes of `gpus`, `nics` of `nic` bytes/s each, steps of a ring in seconds.
+class Cluster:
+    def __init__(self, gpus=8, domain=8, nics=8, nic=46e9, step=3.4e-6, net_step=9.6e-6,
+                 rail=True, down=32, over=1, ranks=None):
+        self.ranks = ranks or gpus
+        self.near = self.ranks * domain // gpus
+        while self.near & (self.near - 1):
+            self.near &= self.near - 1
+        self.nic, self.step, self.net_step, self.over = nics * nic / gpus, step, net_step, over
+        self.leaf = (down if rail else down // nics) * self.ranks
+
+    # ranks: the numbers of a group's members, of which the first is this one
+    def split(self, ranks):
+        near = sum(r // self.near == ranks[0] // self.near for r in ranks)
+        return len(ranks), near, max(near, sum(r // self.leaf == ranks[0] // self.leaf for r in ranks))
+
+    def ring(self, ranks, part):
+        n, near, _ = self.split(ranks)
+        links = (n - 1) * part / LINK
+        if near == n:
+            return START + links
+        hops = (n // near - 1) * (self.net_step + (near - 1) * self.step)
+        return START + hops + max(links, (n - near) * part / (near * self.nic))
+
+    def exchange(self, ranks, part):
+        n, near, leaf = self.split(ranks)
+        links = (near - 1) * part / LINK
+        if near == n:
+            return START + links
+        return START + self.net_step + max(links, (n - near) * part / self.nic,
+                                           (n - leaf) * part * self.over / self.nic)
+
+def near(a, b, what):
+    if abs(a - b) > 1e-6 * max(abs(a), abs(b)) + 2e-12:
+        sys.exit(f"{what}: {a}, not {b}")
+
+# hops: ranks of a node that sum first; mates: the same, of those that hold equal parts
+def check(what, cluster, fields, shard, replicate=1, hops=0, mates=0):
+    world = shard * replicate
+    mesh = [f"mesh.shard={shard}", f"mesh.replicate={replicate}", "global_batch=256", "leaves=256"]
+    times, units, plan = took(mesh + list(fields))
+    within, across = list(range(shard)), list(range(0, world, shard))
+    seen = set()
+    for label, seconds in times.items():
+        unit = next((u for u in units if f" {u} " in label + " "), None)
+        if not unit:
+            continue
+        part = units[unit]["elems"] // shard
+        if label.startswith("gather of"):
+            near(seconds, cluster.ring(within, 2 * part), f"{what}: {label}")
+        elif label.startswith("reduction of") and not hops:
+            near(seconds, cluster.exchange(within, 4 * part), f"{what}: {label}")
+        elif label.startswith("reduction of"):
+            near(seconds, cluster.exchange(within[:hops], 4 * part * (shard // hops)) +
+                 cluster.exchange(within[::hops], 4 * part), f"{what}: {label}, in two hops")
+        elif "copies" in label:
+            slice = min(part, -(-(-(-part // replicate)) // 1024) * 1024)
+            rest = cluster.exchange(across, 4 * slice)
+            near(seconds, rest + (rest if not mates else
+                 cluster.exchange(across[:mates], 4 * slice * (replicate // mates)) +
+                 cluster.exchange(across[::mates], 4 * slice)), f"{what}: {label}")
+        else:
+            continue
+        seen.add(label.split()[0])
+    assert seen == ({"gather", "reduction"} | ({"sum"} if replicate > 1 else set())), (what, seen)
+    return plan
+
+plan = check("one node", Cluster(), [], 8)
+assert "network" not in plan
+plan = check("8 nodes", Cluster(), [], 64)
+assert plan["network"] == {"node": "hgx-h100", "fabric": "rail", "nodes": 8, "near_ranks": 8,
+                           "leaf_ranks": 64, "nic_gbps": 46.0}, plan["network"]
+check("4 ranks a node", Cluster(ranks=4), ["target.nodes=16"], 64)
+check("two hops", Cluster(), ["mesh.node=8"], 64, hops=8)
+check("two hops, 4 ranks a node", Cluster(ranks=4), ["mesh.node=4"], 64, hops=4)
+check("half the ports", Cluster(rail=False, over=2), ["target.fabric=tapered"], 64)
+check("half the ports, two hops", Cluster(rail=False, over=2),
+      ["target.fabric=tapered", "mesh.node=8"], 64, hops=8)
+check("copies within nodes", Cluster(), [], 8, replicate=8)
+check("copies on one node and others", Cluster(), ["mesh.node=8"], 4, replicate=16, mates=2)
+check("a rack of 72", Cluster(gpus=4, domain=72, nics=4),
+      ["target.network={gpus=4,domain=72,nics=4}"], 128)
+check("numbers of one's own", Cluster(nics=2, nic=12.5e9, step=1e-6, net_step=2e-6, rail=False, down=4, over=3),
+      ["target.network={nics=2,nic=12.5,step=1,net_step=2,rail=false,down=4,oversubscription=3}"], 64)
+
+# options are fields; nodes only change times
+def plan_of(*arguments):
+    return json.loads(run("plan", model, "--target", "cuda", "--json", *arguments))
+a = plan_of("--set", "mesh.shard=32", "--set", "leaves=64", "--nodes", "16", "--fabric", "tapered")
+b = plan_of("--set", "mesh.shard=32", "--set", "leaves=64", "--set", "target.nodes=16", "--set", "target.fabric=tapered")
+c = plan_of("--set", "mesh.shard=32", "--set", "leaves=64")
+assert a == b and a["network"]["nodes"] == 16 and c["network"]["nodes"] == 4
+assert a["step_seconds"] > c["step_seconds"] and a["numerics_hash"] == c["numerics_hash"]
+assert a["bytes_per_rank"] == c["bytes_per_rank"]
+EOF2
+check "collectives over nodes take what closed forms say" test ! -s "$WORK/out"
+[ ! -s "$WORK/out" ] || sed 's/^/     | /' "$WORK/out"
+
+# messages, as committed
+while read -r arguments; do
+    echo "== $arguments"
+    # shellcheck disable=SC2086
+    "$FSDPGEN" plan "$ROOT/models/llama405b.lua" $arguments 2>&1 >/dev/null | sed '/warning:/,/help:/d'
+    echo "exit ${PIPESTATUS[0]}"
+done >"$WORK/said" <<'EOF2'
+--target cuda --nodes 3
+--target cuda --nodes 1024
+--target cuda --nodes 32
+--target cuda --nodes 5000
+--target cuda --nodes 64 --set mesh.node=4
+--target cuda --fabric ethernet
+--target cuda --set target.node=aws-p4d
+--target cuda --set target.network.oversubscription=0.5
+--target cuda --set target.network.nic=0
+--target cpu --nodes 2
+EOF2
+[ "$update" = 0 ] || cp "$WORK/said" "$here/golden/network_wrong.txt"
+check "--nodes, --fabric: what they refuse" diff "$here/golden/network_wrong.txt" "$WORK/said"
