@@ -139,12 +139,37 @@ static void judge_budget(Gen *g)
     policy_over_budget(g, changes, n);
 }
 
+/* Are bytes for sums of gradients worth a warning? The other choice is planned, too. */
+static void judge_sums(Gen *g)
+{
+    const char *command = g->opt.command;
+    Model *m = &g->model;
+    const SumChoice now = {m->leaves, m->accumulate_sharded};
+    const Program program = g->prog;
+    SumChoice other;
+    Cost cost;
+
+    if ((strcmp(command, "plan") != 0 && strcmp(command, "check") != 0 &&
+         strcmp(command, "generate") != 0) ||
+        !warn_sums_find(g, &other))
+        return;
+    m->leaves = other.leaves;
+    m->accumulate_sharded = other.sharded;
+    cost = drive_try(g);
+    m->leaves = now.leaves;
+    m->accumulate_sharded = now.sharded;
+    policy_settle(g);
+    g->prog = program;
+    warn_sums(g, &other, &cost);
+}
+
 static const struct {
     const char *pass; /* the checks after it */
     void (*judge)(Gen *g);
 } judges[] = {{"graph", dims_check_read},
               {"unroll", judge_bound},
               {"place", judge_budget},
+              {"simulate", judge_sums},
               {"simulate", warn_plan}};
 
 /* ---- the passes ------------------------------------------------------------------ */

@@ -235,6 +235,21 @@ void search_print(Gen *g, Text *t);           /* what it chose and why; empty wi
 
 void warn_plan(Gen *g); /* of a plan with predicted times */
 
+/* warn_small.c: of collectives and chunks too small for their rates. */
+void warn_small_units(Gen *g);
+void warn_small_chunks(Gen *g);
+
+/* ---- warn_sums.c ----------------------------------------------------------------- */
+
+typedef struct SumChoice {
+    int64_t leaves;
+    bool sharded; /* accumulate */
+} SumChoice;
+/* The choice that should keep fewest bytes for sums; false: it saves little. */
+bool warn_sums_find(Gen *g, SumChoice *best);
+/* Warns of the current choice, if the other one, planned, saves enough. */
+void warn_sums(Gen *g, const SumChoice *choice, const Cost *then);
+
 /* ---- traffic.c ------------------------------------------------------------------- */
 
 /* Bytes that rank 0 receives in a step: weights; gradients within its copy; sums from other copies
@@ -278,6 +293,8 @@ int64_t cost_collective(const Gen *g, const Instr *i);
 /* Start and end of every instruction, in picoseconds from the start of its variant (for END: of
  * LAST). Returns the time of the whole step. */
 int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end);
+/* How long the compute stream is busy in a step; the rest it waits for collectives. */
+int64_t simulate_busy(const Gen *g);
 
 /* ---- figures.c ------------------------------------------------------------------- */
 

@@ -243,36 +243,75 @@ static void warn_padding(Gen *g)
     }
 }
 
-/* Warns if one unit holds the whole model, so that its collectives have nothing to
- * overlap with. */
-static void warn_one_unit(Gen *g, const Wrap *w)
+/* The parameters of the largest block, of each unit, and of all; the blocks of a unit. */
+typedef struct UnitSizes {
+    int64_t block, all, unit;
+    int largest, blocks; /* the largest unit: its number, how many blocks are in it */
+} UnitSizes;
+
+static UnitSizes unit_sizes(const Wrap *w)
+{
+    UnitSizes s = {0};
+
+    for (int u = 0; u < w->n_groups; u++) {
+        int64_t params = 0;
+        int blocks = 0;
+
+        for (int i = 0; i < w->n_pieces; i++) {
+            params += w->group[i] == u ? w->params[i] : 0;
+            blocks += w->group[i] == u && w->piece[i].piece == 0;
+        }
+        if (params > s.unit) {
+            s.unit = params;
+            s.largest = u;
+            s.blocks = blocks;
+        }
+        s.all += params;
+    }
+    for (int i = 0, at = 0; i < w->n_pieces; i++) {
+        int64_t params = 0;
+
+        at = w->piece[i].piece == 0 ? i : at;
+        for (int k = at; k <= i; k++)
+            params += w->params[k];
+        s.block = max_i64(s.block, params);
+    }
+    return s;
+}
+
+/* Warns if one unit holds the whole model or nearly so, so that its collectives have
+ * little to overlap with. */
+static void warn_large_unit(Gen *g, const Wrap *w)
 {
     const Model *m = &g->model;
-    int64_t all = 0, block = 0, most = 0;
-    if (g->units.count != 1 || m->mesh.world_size == 1 || g->blocks.count < 3)
+    const UnitSizes s = unit_sizes(w);
+    const bool one = g->units.count == 1;
+    const char *what;
+
+    if (m->mesh.world_size == 1 || g->blocks.count < 3 || s.blocks < 3 ||
+        s.unit * 4 < s.all * 3)
         return;
-    for (int i = 0; i < w->n_pieces; i++) {
-        block = w->piece[i].piece == 0 ? w->params[i] : block + w->params[i];
-        most = max_i64(most, block);
-        all += w->params[i];
-    }
+    what = one ? "the whole model is one unit"
+               : gen_printf(g, "unit %s is %.0f %% of the model",
+                            g->units.items[s.largest].name,
+                            100.0 * (double)s.unit / (double)s.all);
     if (!strategy_rule(m->strategy)->cut[HELD_PARAMS]) {
         diag_add(
             g, DIAG_WARNING, model_pos(g, "wrap"), "write wrap = per_block(1)",
-            "wrap: the whole model is one unit: its gradients, %s, are summed when the "
-            "backward is over, beside nothing",
-            show_bytes(g, all * dtype_bytes(m->reduce_dtype)));
+            "wrap: %s: its gradients, %s, are summed when the backward is over, beside "
+            "nothing",
+            what, show_bytes(g, s.unit * dtype_bytes(m->reduce_dtype)));
         return;
     }
     diag_add(g, DIAG_WARNING, model_pos(g, "wrap"),
              gen_printf(g,
                         "wrap = per_block(1) gathers at most %s at once, beside the "
                         "mathematics of the block before",
-                        show_bytes(g, most * dtype_bytes(m->param_dtype))),
-             "wrap: the whole model is one unit: each rank gathers all %s of weights and "
-             "holds all %s of gradients, and no collective runs beside the mathematics",
-             show_bytes(g, all * dtype_bytes(m->param_dtype)),
-             show_bytes(g, all * dtype_bytes(m->reduce_dtype)));
+                        show_bytes(g, s.block * dtype_bytes(m->param_dtype))),
+             "wrap: %s: each rank gathers all %s of weights and holds all %s of "
+             "gradients, and no collective runs beside the mathematics",
+             what, show_bytes(g, s.unit * dtype_bytes(m->param_dtype)),
+             show_bytes(g, s.unit * dtype_bytes(m->reduce_dtype)));
 }
 
 void shard_params(Gen *g)
@@ -294,5 +333,5 @@ void shard_params(Gen *g)
         return;
     matrices_deal(g);
     warn_padding(g);
-    warn_one_unit(g, &w);
+    warn_large_unit(g, &w);
 }

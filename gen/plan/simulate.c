@@ -112,6 +112,25 @@ int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end)
     return later(later(times(n_local, t_local), times(n_last - 1, t_last)), t_end);
 }
 
+int64_t simulate_busy(const Gen *g)
+{
+    const Program *p = &g->prog;
+    size_t n = (size_t)p->ins.count + 1;
+    int64_t *start = gen_calloc(sizeof *start, n), *end = gen_calloc(sizeof *end, n);
+    int64_t busy = 0;
+
+    simulate_times(g, start, end);
+    for (int id = 0; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+
+        if (i->stream == STREAM_COMPUTE && i->variant != VARIANT_EVAL)
+            busy += (end[id] - start[id]) * variant_turns(g, i->variant);
+    }
+    free(start);
+    free(end);
+    return busy;
+}
+
 void simulate_step(Gen *g)
 {
     size_t n = (size_t)g->prog.ins.count + 1;

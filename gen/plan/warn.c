@@ -105,20 +105,28 @@ static void warn_reshard_over_nodes(Gen *g)
                  (long long)node, show_bytes(g, now));
 }
 
+/* What the last micro-step moves and computes, in picoseconds, beside nothing. */
+static void micro_step(const Gen *g, int64_t *moves, int64_t *computes)
+{
+    const Program *p = &g->prog;
+
+    *moves = *computes = 0;
+    for (int k = 0; k < p->count[VARIANT_LAST]; k++) {
+        const Instr *i = &p->ins.items[p->first[VARIANT_LAST] + k];
+
+        *(i->stream == STREAM_COMPUTE ? computes : moves) += cost_instr(g, i);
+    }
+}
+
 /* Warns of a communication thread with almost nothing to overlap with: by the predicted
  * rates there is more to move than to compute. */
 static void warn_no_overlap(Gen *g)
 {
-    const Program *p = &g->prog;
-    int64_t moves = 0, computes = 0;
+    int64_t moves, computes;
 
     if (!g->model.comm_thread || g->model.mesh.world_size == 1)
         return;
-    for (int k = 0; k < p->count[VARIANT_LAST]; k++) {
-        const Instr *i = &p->ins.items[p->first[VARIANT_LAST] + k];
-
-        *(i->stream == STREAM_COMPUTE ? &computes : &moves) += cost_instr(g, i);
-    }
+    micro_step(g, &moves, &computes);
     if (moves > 2 * computes)
         diag_add(g, DIAG_WARNING, model_pos(g, "target.comm_thread"),
                  "a larger micro_batch or seq, more blocks in a unit (wrap), or fewer "
@@ -130,9 +138,42 @@ static void warn_no_overlap(Gen *g)
                  100.0 * (double)computes / (double)moves);
 }
 
+/* Warns of a device that moves more than it computes, if twice the micro-batch fits:
+ * then a step moves about half. */
+static void warn_small_batch(Gen *g)
+{
+    const Model *m = &g->model;
+    const Cost cost = policy_cost(g);
+    const int64_t bytes = cost.bytes + cost.batch_bytes, half = m->micro_batches / 2;
+    int64_t moves, computes;
+
+    if (!m->target->device || m->mesh.world_size == 1 || m->micro_batches % 2 ||
+        half < m->mesh.data_ranks || (m->budget_bytes > 0 && bytes > m->budget_bytes))
+        return;
+    micro_step(g, &moves, &computes);
+    if (moves <= computes)
+        return;
+    diag_add(
+        g, DIAG_WARNING, model_pos(g, "micro_batch"),
+        gen_printf(g,
+                   "micro_batch = %lld%s computes twice as much beside them and "
+                   "needs about %s a rank; it is another numerics hash",
+                   (long long)(2 * m->micro_batch),
+                   m->leaves > half ? gen_printf(g, ", leaves = %lld", (long long)half)
+                                    : "",
+                   show_bytes(g, bytes)),
+        "micro_batch: the collectives of a micro-step take about %s and its "
+        "mathematics %s (%s): at most %.0f %% of them can run beside it",
+        show_seconds(g, (double)moves * 1e-12), show_seconds(g, (double)computes * 1e-12),
+        cost_source(g), 100.0 * (double)computes / (double)moves);
+}
+
 void warn_plan(Gen *g)
 {
     warn_copy_over_nodes(g);
     warn_reshard_over_nodes(g);
     warn_no_overlap(g);
+    warn_small_batch(g);
+    warn_small_units(g);
+    warn_small_chunks(g);
 }

@@ -122,25 +122,6 @@ static int by_time(const void *a, const void *b)
                                       : strcmp(x->shape, y->shape);
 }
 
-int64_t plan_busy_ps(Gen *g)
-{
-    const Program *p = &g->prog;
-    size_t n = (size_t)p->ins.count + 1;
-    int64_t *start = gen_calloc(sizeof *start, n), *end = gen_calloc(sizeof *end, n);
-    int64_t busy = 0;
-
-    simulate_times(g, start, end);
-    for (int id = 0; id < p->ins.count; id++) {
-        const Instr *i = &p->ins.items[id];
-
-        if (i->stream == STREAM_COMPUTE && i->variant != VARIANT_EVAL)
-            busy += (end[id] - start[id]) * variant_turns(g, i->variant);
-    }
-    free(start);
-    free(end);
-    return busy;
-}
-
 static Rows step_rows(Gen *g)
 {
     Rows rows = {0};
@@ -161,7 +142,7 @@ static Rows step_rows(Gen *g)
     }
     for (int i = 0; i < rows.count; i++)
         rows.busy_ps += rows.items[i].price.ps * rows.items[i].calls;
-    rows.beside_ps = max_i64(plan_busy_ps(g) - rows.busy_ps, 0);
+    rows.beside_ps = max_i64(simulate_busy(g) - rows.busy_ps, 0);
     if (rows.count > 0)
         qsort(rows.items, (size_t)rows.count, sizeof *rows.items, by_time);
     return rows;

@@ -109,7 +109,7 @@ static void find_shares(Gen *g, Share shares[MOST_SHARES])
                                              : (int)ins_rule(i->kind)->cost]
                 .ps += cost_instr(g, i) * turns;
     }
-    busy = max_i64(plan_busy_ps(g), alone);
+    busy = max_i64(simulate_busy(g), alone);
     shares[N_COSTS].ps = busy - alone;
     shares[N_COSTS + 1].ps =
         max_i64((int64_t)(g->prog.step_seconds * 1e12 + 0.5) - busy, 0);
@@ -167,22 +167,35 @@ static const char *show_amount(Gen *g, double x)
     return x < 1000 ? gen_printf(g, "%.4g", x) : show_grouped(g, (int64_t)(x + 0.5));
 }
 
+/* Dollars for an hour of one GPU: --price, or the datasheet's of the node; negative: not
+ * known. */
+static double price_of(const Gen *g)
+{
+    return g->opt.price.given     ? g->opt.price.usd
+           : g->model.net.usd > 0 ? g->model.net.usd
+                                  : -1;
+}
+
 const char *plan_run_text(Gen *g)
 {
     const RunCost c = run_of(g);
+    const double usd = price_of(g);
     const char *unit = g->model.gpu ? "GPU" : "rank";
     const char *hours = gen_printf(g, "%s; %s %s hours", show_seconds(g, c.hours * 3600),
                                    show_amount(g, c.gpu_hours), unit);
 
-    return g->opt.price.given ? gen_printf(g, "%s, %s USD at %.2f an hour", hours,
-                                           show_amount(g, c.gpu_hours * g->opt.price.usd),
-                                           g->opt.price.usd)
-                              : hours;
+    return usd < 0
+               ? hours
+               : gen_printf(
+                     g, "%s, %s USD at %.2f an hour%s", hours,
+                     show_amount(g, c.gpu_hours * usd), usd,
+                     g->opt.price.given ? "" : gen_printf(g, " (%s)", g->model.net.node));
 }
 
 json_t *plan_run_json(Gen *g)
 {
     const RunCost c = run_of(g);
+    const double usd = price_of(g);
     json_t *o;
 
     if (g->opt.tokens == 0 && !g->opt.price.given)
@@ -192,9 +205,12 @@ json_t *plan_run_json(Gen *g)
     json_object_set_new(o, "steps", json_real(c.steps));
     json_object_set_new(o, "hours", json_real(c.hours));
     json_object_set_new(o, "gpu_hours", json_real(c.gpu_hours));
-    if (g->opt.price.given) {
-        json_object_set_new(o, "usd_per_gpu_hour", json_real(g->opt.price.usd));
-        json_object_set_new(o, "usd", json_real(c.gpu_hours * g->opt.price.usd));
+    if (usd >= 0) {
+        json_object_set_new(
+            o, "price_of",
+            json_string(g->opt.price.given ? "--price" : g->model.net.node));
+        json_object_set_new(o, "usd_per_gpu_hour", json_real(usd));
+        json_object_set_new(o, "usd", json_real(c.gpu_hours * usd));
     }
     return o;
 }
@@ -213,6 +229,9 @@ void plan_print_screen(Gen *g, Text *t)
         text_printf(t, " (replicate %" PRId64 ", shard %" PRId64 "), %s",
                     m->mesh.axis[AXIS_REPLICATE].degree, m->mesh.axis[AXIS_SHARD].degree,
                     strategy_name(m->strategy));
+    if (m->net.nodes > 1)
+        text_printf(t, ", %" PRId64 " nodes (%s, fabric %s)", m->net.nodes, m->net.node,
+                    m->net.fabric);
     text_printf(t, "\n\n");
     print_memory(g, t);
     print_time(g, t);

@@ -15,16 +15,9 @@
 PlanWarnings plan_warnings(Gen *g)
 {
     PlanWarnings w = {0};
-    PlanBytes b = plan_bytes(g);
+
     for (int k = 0; diag_warning(g, k); k++)
         *gen_push(g, &w) = diag_warning(g, k);
-    if (b.by_kind[BUF_GRAD_ACCUM] > 0) {
-        *gen_push(g, &w) = gen_printf(
-            g, "whole gradients are kept across micro-batches (%s): %s",
-            show_bytes(g, b.by_kind[BUF_GRAD_ACCUM]),
-            g->model.accumulate_sharded ? "more leaves would avoid it"
-                                        : "accumulate = \"sharded\" would avoid it");
-    }
     if (g->prog.max_live_bytes > 0 &&
         (double)g->prog.arena_bytes > 1.02 * (double)g->prog.max_live_bytes) {
         *gen_push(g, &w) = gen_printf(

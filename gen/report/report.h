@@ -15,7 +15,6 @@ void plan_print_matrices(Gen *g, Text *t); /* empty if the optimizer has none */
 bool dump_plan(Gen *g, const char *pass, Text *t);
 
 struct json_t *plan_kernels_json(Gen *g); /* plan_kernels.c */
-int64_t plan_busy_ps(Gen *g); /* of the compute stream as simulated, beside collectives */
 
 const char *plan_run_text(Gen *g); /* "80.8 h; 161.5 GPU hours, 323 USD at 2.00 an hour" */
 struct json_t *plan_run_json(Gen *g); /* the run of --tokens and --price; NULL: not given */

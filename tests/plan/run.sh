@@ -10,6 +10,19 @@ here=$ROOT/tests/plan
 
 number() { sed -n "s/.*\"$1\": *\([0-9.eE+-]*\).*/\1/p" "$WORK/plan.json" | tail -n 1; }
 
+# Each classical mistake, planted, is warned of with the number that its closed form gives.
+mistakes() {
+    local line
+    python3 "$here/mistakes.py" "$FSDPGEN" "$ROOT/models" >"$WORK/mistakes" 2>"$WORK/err"
+    while read -r line; do
+        case $line in
+        ok\ *) ok "${line#ok }" ;;
+        FAIL\ *) bad "${line#FAIL }" "$WORK/err" ;;
+        esac
+    done <"$WORK/mistakes"
+    check "all mistakes were planted" grep -q '^16 mistakes, 0 wrong' "$WORK/mistakes"
+}
+
 part programs . "$here/programs.sh"
 part golden . "$here/golden.sh"
 part shipped . "$here/shipped.sh"
@@ -19,4 +32,5 @@ part diff . "$here/diff.sh"
 part cost . "$here/cost.sh"
 part screen . "$here/screen.sh"
 part network . "$here/network.sh"
+part mistakes mistakes
 finish
