@@ -37,6 +37,11 @@ check "hours of 15T tokens" run_of 15000000000000 "" --tokens 15T
 check "and of 1.5b, with a price" run_of 1500000000 2.5 --tokens 1.5b --price=2.5
 check "and of 250M" run_of 250000000 0.75 --tokens 250M --price 0.75
 check "a price alone is for a billion tokens" run_of 1000000000 3 --price 3
+check "the datasheet of a node has a price: 39.33 for 8 GPUs" \
+    run_of 1000000000 4.91625 --tokens 1B --set target.node=aws-p5
+check "--price goes before it" run_of 1000000000 2 --price 2 --set target.node=aws-p5
+"$FSDPGEN" plan "$llama" --target cuda --set target.node=aws-p5 >"$WORK/out" 2>&1
+check "the screen says whose price it is" grep -q ' USD at 4.92 an hour (aws-p5)$' "$WORK/out"
 check "neither: a plan has no run" [ "$("$FSDPGEN" plan "$llama" --json 2>/dev/null | grep -c '"run"')" = 0 ]
 "$FSDPGEN" size "$llama" --gpu h100 --tokens 15T --price h100=2.50 >"$WORK/size" 2>"$WORK/err"
 check "size says the same hours" grep -q "GPU hours and dollars of 15 T tokens" "$WORK/size"
