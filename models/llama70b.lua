@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Llama 3.1 70B, 70,553,706,496 parameters, for 64 devices of 80 GB. Every activation
--- is kept for the backward, which is what bounds seq here. A leaf for each micro-batch:
--- leaves is 256, where the default would stop at 8.
+-- Llama 3.1 70B, 70,553,706,496 parameters, for eight nodes of eight devices of 80 GB. A step
+-- has one micro-batch a rank, which is long enough that its products take longer than what it
+-- communicates. Of its activations those are computed again that do not fit.
 local llama = require "arch.llama"
 
 return trainer {
@@ -11,8 +11,9 @@ return trainer {
         vocab = 128256, norm_eps = 1e-5,
         rope = { theta = 5e5, scaling = llama.scaling_3_1 },
     },
-    seq = 1024, micro_batch = 1, global_batch = 256, leaves = 256,
-    mesh = { shard = 64 },
+    seq = 8192, micro_batch = 1, global_batch = 64, leaves = 64,
+    mesh = { shard = 64, node = 8 },
+    recompute = "auto",
     optimizer = adamw {
         lr = 1.5e-4, betas = { 0.9, 0.95 }, weight_decay = 0.1, clip = 1.0,
     },

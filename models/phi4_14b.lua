@@ -12,6 +12,7 @@ return trainer {
     },
     seq = 4096, micro_batch = 1, global_batch = 64, leaves = 64,
     mesh = { shard = 8 },
+    recompute = "auto",
     optimizer = adamw {
         lr = 3e-4, betas = { 0.9, 0.95 }, weight_decay = 0.1, clip = 1.0,
     },

@@ -352,17 +352,6 @@ static void check_groups(Check *c)
     lua_pop(c->L, 1);
 }
 
-/* "auto" spends a budget, so there must be one. */
-static void check_auto(Check *c)
-{
-    if (!strcmp(value_str(c, "recompute"), "auto") && *value_kind(c, "target") &&
-        !*value_str(c, "target.memory"))
-        COMPLAIN(c, "recompute",
-                 "write target = cpu { memory = \"8GiB\" } with what a rank may take, or "
-                 "recompute = \"none\" or \"block\"",
-                 "recompute: \"auto\" needs a budget, and target.memory is not given");
-}
-
 static void check_documents(Check *c)
 {
     int64_t end, vocab;
@@ -451,7 +440,6 @@ void check_model(Gen *g)
     check_documents(&c);
     if (!c.errors)
         warn_reduce(&c);
-    check_auto(&c);
     target_named(value_kind(&c, "target"))->check(&c);
     check_optimizer(&c);
     if (model && !model_errors && !sandbox_of(c.L)->expired)

@@ -107,8 +107,8 @@ static void fill_free_fields(Check *c, Model *m)
         m->recompute = RECOMPUTE_OPS;
     else if (!strcmp(value_str(c, "recompute"), "cheap"))
         m->recompute = RECOMPUTE_CHEAP;
-    else if (!strcmp(value_str(c, "recompute"), "auto"))
-        m->recompute = RECOMPUTE_AUTO;
+    else if (!strcmp(value_str(c, "recompute"), "auto") && *value_str(c, "target.memory"))
+        m->recompute = RECOMPUTE_AUTO; /* without a budget, where everything fits: none */
     for (int i = 0; i < 3; i++)
         if (!strcmp(value_str(c, "prefetch.order"), orders[i]))
             m->prefetch_order = (PrefetchOrder)i;

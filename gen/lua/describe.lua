@@ -292,7 +292,8 @@ local trainer = {
     { "recompute", "string", values = { "none", "cheap", "block", "auto" },
       kinds = { "every", "ops" },
       default = "none", hash = "out", example = '"block"',
-      doc = "activations computed again in the backward" },
+      doc = "activations computed again in the backward; `\"auto\"`: as few as the budget of the " ..
+            "target asks for, without a budget none" },
     { "accumulate", "string", values = { "sharded", "unsharded" },
       default = function(t)
           return strategy_of(t).accumulates_sharded and "sharded" or "unsharded"
