@@ -775,12 +775,17 @@
 ---@field memory? string of each rank, with 128 MiB for code and libraries: a number and B, KiB, MiB, GiB, TiB, KB, MB, GB or TB; the plan must fit
 ---@field comm_thread? boolean gathers and reductions on a thread of their own beside the computation: for ranks that have a core to spare
 
+---@class (exact) fsdpgen.cuda.rates.cudnn
+---@field attention? number TFLOP/s of its forward
+---@field attention_bwd? number TFLOP/s of its backward
+
 ---@class (exact) fsdpgen.cuda.rates
 ---@field tflops? number of bf16 matrix products
 ---@field memory? number GB/s from memory
 ---@field link? number GB/s that a rank receives from others
 ---@field attention? number TFLOP/s of attention's forward
 ---@field attention_bwd? number TFLOP/s of its backward
+---@field cudnn? fsdpgen.cuda.rates.cudnn with `attention = "auto"`: of the attention that cuDNN runs
 ---@field norm? number GB/s of kernels that reduce rows or columns: norms, losses
 ---@field sms? integer processors that share the tiles of a product, for `plan --kernels`
 ---@field peak? number TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: it prints none
@@ -802,12 +807,12 @@
 ---@field arch? ("sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a")[]|"sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a" architectures whose kernels the trainer carries
 ---@field memory? string usable memory of an idle GPU
 ---@field reserve? string of it what is left to the context, to cuBLAS and NCCL; the plan must fit beside it
+---@field attention? "generated"|"cudnn"|"auto" by generated kernels, or by cuDNN's: bf16 or f16 on sm_90 and sm_90a, without `documents`; `"auto"`: by cuDNN's where these can, decided when the trainer is generated, from the description alone
 ---@field rates? fsdpgen.cuda.rates to predict the time of a step by
 ---@field node? "hgx-a100"|"hgx-h100"|"hgx-h200"|"hgx-b200"|"gb200-nvl72"|"aws-p4d"|"aws-p5"|"aws-p5e"|"pcie" the datasheet of the nodes that ranks lie on (`gen/lua/machines.lua`), to predict the time of a step by; by default the first that is built with the gpu
 ---@field fabric? "rail"|"flat"|"tapered"|"roce-pods" the datasheet of what joins the nodes; by default the node's
 ---@field nodes? integer that the ranks lie on; by default as many as they fill
 ---@field network? fsdpgen.cuda.network numbers of your own cluster in place of the datasheets'
----@field attention? "generated"|"cudnn" by generated kernels, or by cuDNN's: bf16 or f16 on sm_90 and sm_90a, without `documents`
 ---@field jit? boolean `make` builds a trainer that compiles its kernels when it starts, for the GPU it finds, as `make JIT=1` does
 
 ---@class (exact) fsdpgen.trainer.dtypes

@@ -116,7 +116,8 @@ typedef struct Model {
     int n_archs;                        /* architectures that its kernels are compiled for */
     const char **archs;                 /* "sm_90a" */
     bool jit;                           /* the trainer compiles kernels at start, for its device */
-    const KernelLibrary *kernel_library; /* whose kernels some ops use; or NULL */
+    const KernelLibrary *kernel_library; /* whose kernels some ops may use; or NULL */
+    bool library_where_able;            /* the target's own kernels run what the library cannot */
     Rates rates;                        /* assumed for estimates */
     Network net;
     double peak_tflops;                 /* peak of a rank's device; 0: unknown */

@@ -318,6 +318,7 @@ static void read_classes(File *f)
 
         if (giga > 0) {
             f->r->per_us[c] = max_i64((int64_t)(giga * 1e3), 1);
+            f->r->library_per_us[c] = 0;
             f->r->measured |= 1U << c;
         }
     }

@@ -39,6 +39,7 @@ typedef struct MoveTime { MoveKind kind; int64_t ranks, bytes, ps; } MoveTime; /
 
 typedef struct Rates {
     int64_t per_us[N_COSTS]; /* flops, or bytes of operands */
+    int64_t library_per_us[N_COSTS]; /* of a library's kernels beside the target's own; 0: as those */
     int64_t link_per_us;     /* bytes received from other ranks */
     int64_t latency_ps;      /* per collective */
     int64_t launch_ps;       /* before each kernel */

@@ -40,26 +40,37 @@ static const KernelLibrary cudnn = {
     .check = "check_cudnn",
 };
 
-/* cuDNN's deterministic backward is Hopper's; on other GPUs it has other forms. */
-static void check_cudnn(Check *c, const char *arch)
+typedef struct Lack {
+    const char *problem, *help; /* NULL: none */
+} Lack;
+
+/* What cuDNN lacks of an architecture; NULL: of the rest of the description. Its
+ * deterministic backward is Hopper's; on other GPUs it has other forms. */
+static Lack cudnn_lacks(Check *c, const char *arch)
 {
     const char *param = value_str(c, "dtypes.param");
     int64_t end;
 
-    if (strcmp(value_str(c, "target.attention"), "cudnn") != 0)
-        return;
     if (arch && strcmp(arch, "sm_90") != 0 && strcmp(arch, "sm_90a") != 0)
-        COMPLAIN(
-            c, "target.attention", "leave it out",
-            "target.attention: cuDNN's has the same bits every time on sm_90 only, and "
-            "target.arch has %s",
-            arch);
+        return (Lack){gen_printf(c->g,
+                                 "cuDNN's has the same bits every time on sm_90 only, "
+                                 "and target.arch has %s",
+                                 arch),
+                      "leave it out"};
     if (!arch && *param && strcmp(param, "bf16") != 0 && strcmp(param, "f16") != 0)
-        COMPLAIN(c, "target.attention", "use dtypes.param = \"bf16\", or leave it out",
-                 "target.attention: cuDNN has none of %s", param);
+        return (Lack){gen_printf(c->g, "cuDNN has none of %s", param),
+                      "use dtypes.param = \"bf16\", or leave it out"};
     if (!arch && value_int(c, "documents.end_id", &end))
-        COMPLAIN(c, "target.attention", "leave it out",
-                 "target.attention: cuDNN's attention does not support documents");
+        return (Lack){"cuDNN's attention does not support documents", "leave it out"};
+    return (Lack){0};
+}
+
+static void check_cudnn(Check *c, const char *arch)
+{
+    const Lack lack = cudnn_lacks(c, arch);
+
+    if (lack.problem && !strcmp(value_str(c, "target.attention"), "cudnn"))
+        COMPLAIN(c, "target.attention", lack.help, "target.attention: %s", lack.problem);
 }
 
 /* bf16 gradients of weights with another dtype: cuBLASLt has no such product. */
@@ -125,16 +136,36 @@ static void fill_cuda_rates(Check *c, Rates *r)
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         r->per_us[rows[i].cls] = (int64_t)(value_num(c, rows[i].field) * rows[i].unit);
+    r->library_per_us[COST_ATTENTION] =
+        (int64_t)(value_num(c, "target.rates.cudnn.attention") * 1e6);
+    r->library_per_us[COST_ATTENTION_BWD] =
+        (int64_t)(value_num(c, "target.rates.cudnn.attention_bwd") * 1e6);
     r->link_per_us = (int64_t)(value_num(c, "target.rates.link") * 1e3);
     value_int(c, "target.rates.sms", &r->processors);
+}
+
+/* "auto": of a description that lacks nothing, each op's rule says more (infer.c). */
+static void fill_kernel_library(Check *c, Model *m)
+{
+    const char *by = value_str(c, "target.attention");
+    const bool choose = !strcmp(by, "auto");
+    Lack lack = {0};
+
+    if (choose)
+        lack = cudnn_lacks(c, NULL);
+    for (int i = 0; choose && i < m->n_archs && !lack.problem; i++)
+        lack = cudnn_lacks(c, m->archs[i]);
+    if (lack.problem)
+        diag_add(c->g, DIAG_NOTE, place_of(c->g, "target.attention"), NULL,
+                 "target.attention: generated kernels run all of it: %s", lack.problem);
+    m->library_where_able = choose;
+    m->kernel_library = !strcmp(by, "cudnn") || (choose && !lack.problem) ? &cudnn : NULL;
 }
 
 static void fill_cuda(Check *c, Model *m)
 {
     m->gpu = value_str(c, "target.gpu");
     m->jit = value_bool(c, "target.jit");
-    m->kernel_library =
-        !strcmp(value_str(c, "target.attention"), "cudnn") ? &cudnn : NULL;
     m->library_bytes = size_parse(value_str(c, "target.reserve"));
     if (m->param_dtype == DT_BF16 || m->param_dtype == DT_F16)
         m->peak_tflops = value_num(c, "target.rates.peak");
@@ -149,6 +180,7 @@ static void fill_cuda(Check *c, Model *m)
         lua_pop(c->L, 1);
     }
     lua_pop(c->L, 1);
+    fill_kernel_library(c, m);
 }
 
 /* ---- the table ------------------------------------------------------------------- */

@@ -68,11 +68,11 @@ void emit_class(Emit *e, const Class *c);             /* emit_class.c: pushes it
 void emit_step_context(Emit *e);                      /* emit_step.c */
 void emit_macros(Gen *g); /* emit_macros.c: fills the macros of what the plan names */
 
-/* emit_kernels.c: renders the kernel whose environment is on top of the stack (popped). kernel: the
- * function that spans call; NULL for an optimizer's. Appends its text to the table at `list` and
+/* emit_kernels.c: renders the kernel whose environment is on top of the stack (popped). node: a
+ * call of it by spans; NULL for an optimizer's. Appends its text to the table at `list` and
  * its prepared statements to the one at `prepared`. Then: describes the operands in the kernel's
  * table on top of the stack. */
-void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int prepared);
+void emit_kernel(Emit *e, const OpRule *rule, const Node *node, int list, int prepared);
 void emit_operands(Emit *e, const Node *n);
 void emit_timed(Emit *e, const KernelList *kernels); /* emit_calibrate.c: for calibrate.c */
 /* emit_optimizer.c */

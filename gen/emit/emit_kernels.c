@@ -88,10 +88,10 @@ static void check_heading(Emit *e, const OpRule *rule, const char *file,
 /* Renders the kernel whose environment is on top of the stack; appends its text (for a
  * device also its host text) to the table at `list` and its prepared statements to the
  * one at `prepared`. */
-void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int prepared)
+void emit_kernel(Emit *e, const OpRule *rule, const Node *node, int list, int prepared)
 {
     lua_State *L = e->L;
-    const char *name = ops_kernel_file(e->g, rule);
+    const char *name = ops_kernel_file(e->g, node ? node->library : NULL);
     const char *file = ops_template_path(e->g, rule, name), *text;
     size_t bytes, n;
     const char *source = ops_template(e->g, rule, name, &bytes);
@@ -130,8 +130,8 @@ void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int 
     lua_setfield(L, -2, "host");
     lua_pushlstring(L, text, n);
     lua_setfield(L, -2, "text");
-    if (kernel)
-        check_heading(e, rule, file, kernel);
+    if (node)
+        check_heading(e, rule, file, node->kernel);
     set_doc(e, rule);
     emit_str(L, "op", rule->name);
     lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
@@ -167,7 +167,7 @@ static void push_kernels(Emit *e, const KernelList *kernels)
         lua_Integer before = (lua_Integer)lua_rawlen(L, list);
 
         ops_push_env(e->g, n);
-        emit_kernel(e, n->op, n->kernel, list, prepared);
+        emit_kernel(e, n->op, n, list, prepared);
         if ((lua_Integer)lua_rawlen(L, list) == before)
             return; /* after a mistake the Lua budget may be used up */
         lua_rawgeti(L, list, before + 1);

@@ -97,7 +97,7 @@ void emit_optimizer_kernels(Emit *e, int list, int prepared)
         const Node *n = g->shapes.items[i].node;
 
         ops_push_env(g, n);
-        emit_kernel(e, n->op, n->kernel, list, prepared);
+        emit_kernel(e, n->op, n, list, prepared);
         if (diag_errors(g))
             return;
         lua_rawgeti(L, list, (lua_Integer)lua_rawlen(L, list));

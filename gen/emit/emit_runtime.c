@@ -5,6 +5,7 @@
  * for its Makefile, and which of those compute; and a copy of them, so that the folder
  * stands alone. The copy's rt.h identifies the runtime. */
 #include "emit/emit.h"
+#include "graph/graph.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static bool needs_folder(const Gen *g, const char *folder)
             !strncmp(target_at(i)->name, folder, own) && target_at(i) != g->model.target)
             return false;
     if (library && !strcmp(inner, library->folder))
-        return g->model.kernel_library == library;
+        return kernel_library_used(g) == library;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         if (!strcmp(inner, some[i].name))
             return some[i].needed;

@@ -194,7 +194,7 @@ void emit_target(Emit *e)
         emit_bool(e->L, t->name, t == m->target);
         if (t->kernel_library)
             emit_bool(e->L, t->kernel_library->folder,
-                      t->kernel_library == m->kernel_library);
+                      t->kernel_library == kernel_library_used(e->g));
     }
 }
 

@@ -97,8 +97,11 @@ const char *numerics_lines(Gen *g);
 /* Fills Class.evaluate except names and arguments (span.c). Needs a protected call. */
 void evaluate_class(Gen *g, Class *c);
 
-/* kernel_library.c: reports what the library's kernels cannot do. */
+/* kernel_library.c */
+/* Reports what the library's kernels cannot do: as errors, or notes if others do it. */
 void kernel_library_check(Gen *g);
+/* The library that runs some node; NULL: none. */
+const KernelLibrary *kernel_library_used(const Gen *g);
 
 /* ---- optimizer.c ----------------------------------------------------------------- */
 

@@ -85,6 +85,7 @@ struct Node {
                               * use of the parameter) */
     double flops;            /* from the rule, for this shape */
     NodeCost cost;           /* of nodes in spans */
+    const KernelLibrary *library; /* whose kernel runs it; NULL: the target's own (infer.c) */
     int64_t workspace_bytes;
     int64_t workspace_offset_bytes; /* in the scratch slab (span.c) */
     const char *kernel;      /* C name of the emitted kernel; equal for equal (op, shape, attrs) */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernel_library.c: the description asks for a library's kernels, which run the ops that
- * have a file for it. In: the fused graph (fuse). Out: the unchanged graph, so the
- * numerics are the same; and one message for each op that these kernels cannot run (by
- * its rule's check, under the library's name). Breaks: nothing. */
+ * have a file for it. In: the fused graph (fuse), in which each node has its library
+ * (infer). Out: the unchanged graph, so the numerics are the same; and one message for
+ * each op that these kernels cannot run (by its rule's check, under the library's name):
+ * an error, or a note if the target's own kernels run it. Breaks: nothing. */
 #include "graph/builder.h"
 
 #include <string.h>
@@ -17,14 +18,51 @@ static int ask(lua_State *L)
 {
     LibraryCheck *x = lua_touserdata(L, 1);
 
-    ops_push_function(L, x->node->op, x->g->model.kernel_library->check);
-    if (lua_isnil(L, -1))
-        return 0;
-    infer_push_n(x->g, x->node);
-    lua_call(L, 1, 1);
-    if (lua_isstring(L, -1))
-        x->problem = gen_strdup(x->g, lua_tostring(L, -1));
+    x->problem = infer_library_problem(x->g, x->node);
     return 0;
+}
+
+static void report(const LibraryCheck *x, Pos where)
+{
+    const KernelLibrary *library = x->g->model.kernel_library;
+
+    if (x->g->model.library_where_able)
+        diag_add(x->g, DIAG_NOTE, where, NULL,
+                 "%s: a generated kernel runs %s, because %s cannot: %s", library->field,
+                 x->node->op->name, library->name, x->problem);
+    else
+        diag_add(x->g, DIAG_ERROR, where,
+                 "leave it out, or write \"auto\": the generated kernels have no such "
+                 "limit",
+                 "%s: %s has no %s: %s", library->field, library->name, x->node->op->name,
+                 x->problem);
+}
+
+static bool reads(const Node *n, const Value *v)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] == v)
+            return true;
+    return false;
+}
+
+/* A backward also reads what its forward read. One library runs both, because what passes
+ * between them has a layout of that library. */
+static void check_site(Gen *g, const Node *n, Pos where)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        const Node *forward = n->in[i]->def;
+        bool pair = forward && forward->op->info->has_library_kernel &&
+                    forward->n_in > 0 && reads(n, forward->in[0]);
+
+        if (pair && forward->library != n->library)
+            diag_add(g, DIAG_ERROR, where,
+                     gen_printf(g, "let %s of both rules refuse the same",
+                                g->model.kernel_library->check),
+                     "%s: %s can run one of %s and %s, not both",
+                     g->model.kernel_library->field, g->model.kernel_library->name,
+                     forward->op->name, n->op->name);
+    }
 }
 
 void kernel_library_check(Gen *g)
@@ -43,17 +81,27 @@ void kernel_library_check(Gen *g)
             if (!ops_kernel_library(g, x.node->op))
                 continue;
             any = true;
+            check_site(g, x.node, where);
             builder_protect(g, ask, &x, where);
             if (x.problem && (!last || strcmp(last, x.problem) != 0))
-                diag_add(g, DIAG_ERROR, where,
-                         "leave it out: the generated kernels have no such limit",
-                         "%s: %s has no %s: %s", library->field, library->name,
-                         x.node->op->name, x.problem);
+                report(&x, where);
             last = x.problem ? x.problem : last;
         }
     }
-    if (!any)
+    if (!any && !g->model.library_where_able)
         diag_add(g, DIAG_ERROR, where, "leave it out",
                  "%s: %s has no kernel for any op of the model", library->field,
                  library->name);
+}
+
+const KernelLibrary *kernel_library_used(const Gen *g)
+{
+    for (int i = 0; i < g->classes.count; i++) {
+        const Class *c = g->classes.items[i];
+
+        for (int k = 0; k < c->nodes.count; k++)
+            if (c->nodes.items[k]->library)
+                return c->nodes.items[k]->library;
+    }
+    return NULL;
 }

@@ -398,6 +398,11 @@ local constructors = {
         { "reserve", "string", size = true, default = "4GiB",
           doc = "of it what is left to the context, to cuBLAS and NCCL; the plan must fit "
               .. "beside it" },
+        { "attention", "string", values = { "generated", "cudnn", "auto" },
+          default = "generated",
+          doc = "by generated kernels, or by cuDNN's: bf16 or f16 on sm_90 and sm_90a, without "
+              .. "`documents`; `\"auto\"`: by cuDNN's where these can, decided when the trainer "
+              .. "is generated, from the description alone" },
         { "rates", "table",
           default = function(t)
               local r, own = gpu_of(t).rates, t.attention ~= "cudnn"
@@ -405,6 +410,7 @@ local constructors = {
                   tflops = r[1], memory = r[2], link = r[3], peak = r[4],
                   attention = own and r[5] or cudnn_rates.attention,
                   attention_bwd = own and r[6] or cudnn_rates.attention_bwd,
+                  cudnn = t.attention == "auto" and cudnn_rates or nil,
                   norm = 0.8 * r[2], sms = r[7],
               }
           end,
@@ -421,6 +427,15 @@ local constructors = {
                 doc = "TFLOP/s of attention's forward" },
               { "attention_bwd", "number", min = 1, max = 1e6, default = 175,
                 doc = "TFLOP/s of its backward" },
+              { "cudnn", "table", optional = true, example = "{ attention = 590 }",
+                doc = "with `attention = \"auto\"`: of the attention that cuDNN runs",
+                fields = {
+                    { "attention", "number", min = 1, max = 1e6,
+                      default = cudnn_rates.attention, doc = "TFLOP/s of its forward" },
+                    { "attention_bwd", "number", min = 1, max = 1e6,
+                      default = cudnn_rates.attention_bwd,
+                      doc = "TFLOP/s of its backward" },
+                } },
               { "norm", "number", min = 1, max = 1e6, default = 2240,
                 doc = "GB/s of kernels that reduce rows or columns: norms, losses" },
               { "sms", "int", min = 1, max = 1 << 16, default = 132,
@@ -462,9 +477,6 @@ local constructors = {
               { "net_step", "number", min = 0, max = 1e6, optional = true, example = "9.6",
                 doc = "microseconds of a step of a ring between nodes" },
           } },
-        { "attention", "string", values = { "generated", "cudnn" }, default = "generated",
-          doc = "by generated kernels, or by cuDNN's: bf16 or f16 on sm_90 and sm_90a, without "
-              .. "`documents`" },
         { "jit", "bool", default = false,
           doc = "`make` builds a trainer that compiles its kernels when it starts, for the "
               .. "GPU it finds, as `make JIT=1` does" } } },

@@ -463,9 +463,19 @@ static void set_sizes(Infer *in, const Node *node)
     lua_setfield(in->L, in->n_index, "grad_bytes");
 }
 
-static int64_t workspace_of(Infer *in, const Node *node)
+/* Asks the rule, if the target's own kernel can run what the library's cannot. */
+static const KernelLibrary *library_of(Infer *in, const Node *node)
 {
     const KernelLibrary *library = ops_kernel_library(in->g, node->op);
+
+    if (!library || !in->g->model.library_where_able)
+        return library;
+    return infer_library_problem(in->g, node) ? NULL : library;
+}
+
+static int64_t workspace_of(Infer *in, const Node *node)
+{
+    const KernelLibrary *library = node->library;
     const char *own = library ? library->workspace : in->g->model.target->workspace;
     const char *key = rule_has(in, node->op, own)                 ? own
                       : !library && node->op->info->has_workspace ? "workspace"
@@ -501,6 +511,7 @@ void infer_node(Gen *g, Node *node)
     for (int i = 0; i < node->op->n_out; i++)
         infer_output(&in, i);
     node->flops = info->has_flops ? number_of(&in, "flops") : 0;
+    node->library = library_of(&in, node);
     node->workspace_bytes = workspace_of(&in, node);
     lua_settop(L, top);
 }
@@ -510,6 +521,23 @@ void infer_push_n(Gen *g, const Node *node)
     Infer in;
 
     infer_begin(&in, g, node);
+}
+
+const char *infer_library_problem(Gen *g, const Node *node)
+{
+    const KernelLibrary *library = ops_kernel_library(g, node->op);
+    const char *problem = NULL;
+    lua_State *L = g->L;
+    int top = lua_gettop(L);
+
+    ops_push_function(L, node->op, library->check);
+    if (!lua_isnil(L, -1)) {
+        infer_push_n(g, node);
+        lua_call(L, 1, 1);
+        problem = lua_isstring(L, -1) ? gen_strdup(g, lua_tostring(L, -1)) : NULL;
+    }
+    lua_settop(L, top);
+    return problem;
 }
 
 int64_t infer_traffic(Gen *g, const Node *node)

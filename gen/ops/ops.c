@@ -566,10 +566,8 @@ const KernelLibrary *ops_kernel_library(const Gen *g, const OpRule *op)
     return op->info->has_library_kernel ? g->model.kernel_library : NULL;
 }
 
-const char *ops_kernel_file(const Gen *g, const OpRule *op)
+const char *ops_kernel_file(const Gen *g, const KernelLibrary *library)
 {
-    const KernelLibrary *library = ops_kernel_library(g, op);
-
     return library ? library->file : g->model.target->kernel_file;
 }
 

@@ -67,10 +67,10 @@ const char *ops_nearest(Gen *g, const char *name); /* for "did you mean" */
 const OpRule *ops_form(const Gen *g, const OpRule *op, const bool *dead);
 /* A file of the op's folder ("cpu.c"), or NULL. */
 const char *ops_folder_file(Gen *g, const OpRule *op, const char *file, size_t *bytes);
-/* The library whose kernel replaces the target's own for this op; or NULL. */
+/* The library that has a kernel for this op and may run it; or NULL. */
 const KernelLibrary *ops_kernel_library(const Gen *g, const OpRule *op);
-/* The file of the folder with the kernel: that library's, or the target's. */
-const char *ops_kernel_file(const Gen *g, const OpRule *op);
+/* The file of the folder with the kernel: that library's; NULL: the target's own. */
+const char *ops_kernel_file(const Gen *g, const KernelLibrary *library);
 /* The path of that file, for messages. */
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file);
 
@@ -156,8 +156,11 @@ int dims_symbols(Gen *g, const char *dims, const char **names, int n, int max);
 bool dims_eval(const char *token, size_t bytes, const Syms *s, int64_t *value);
 
 /* From node->op, in and attrs: shapes and dtypes of node->out (allocated if NULL), flops,
- * workspace_bytes. Raises a Lua error that starts with the op's name. Needs a protected call. */
+ * library, workspace_bytes. Raises a Lua error that starts with the op's name. Needs a protected call. */
 void infer_node(Gen *g, Node *node);
+/* What the library's kernel cannot do of the node, by the rule; NULL: nothing. The op has such a
+ * kernel. Needs a protected call. */
+const char *infer_library_problem(Gen *g, const Node *node);
 /* Pushes n: dims and attributes by name, the argument of the rule's functions. */
 void infer_push_n(Gen *g, const Node *node);
 /* The rule's `bytes`, or the size of every operand once. */

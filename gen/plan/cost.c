@@ -37,12 +37,13 @@ static KernelPrice price_of(const Gen *g, CostClass by, int64_t ps, int64_t per_
 
 /* Step 1. */
 static KernelPrice roofline(const Gen *g, CostClass c, double flops, double bytes,
-                            int64_t slower)
+                            int64_t slower, bool by_library)
 {
     const Rates *r = &g->model.rates;
     const CostClass math = cost_by_flops(c) ? c : COST_PRODUCT;
     const CostClass memory = cost_by_flops(c) ? COST_ELEMENTWISE : c;
-    const int64_t per_us = max_i64(r->per_us[math] / slower, 1);
+    const int64_t library = by_library ? r->library_per_us[math] : 0;
+    const int64_t per_us = library ? library : max_i64(r->per_us[math] / slower, 1);
     const int64_t computes = ps_of(flops, per_us),
                   moves = ps_of(bytes, r->per_us[memory]);
 
@@ -71,7 +72,8 @@ KernelPrice cost_node(const Gen *g, const Node *n)
 
     if (measured_products(g, n, &ps))
         return (KernelPrice){capped(ps), COST_PRODUCT, 0, true};
-    return roofline(g, n->cost.cls, n->flops, (double)n->cost.traffic_bytes, 1);
+    return roofline(g, n->cost.cls, n->flops, (double)n->cost.traffic_bytes, 1,
+                    n->library != NULL);
 }
 
 int64_t cost_span(const Gen *g, const Span *s)
@@ -85,7 +87,7 @@ int64_t cost_span(const Gen *g, const Span *s)
 
 KernelPrice cost_traffic(const Gen *g, CostClass c, double bytes)
 {
-    return roofline(g, c, 0, bytes, 1);
+    return roofline(g, c, 0, bytes, 1, false);
 }
 
 bool cost_is_cheap(const Gen *g, const Node *n)
@@ -115,7 +117,8 @@ int64_t cost_instr(const Gen *g, const Instr *i)
     if (i->kind == INS_SPAN)
         return cost_span(g, ins_span(g, i));
     if (i->kind == INS_MATRICES)
-        return roofline(g, COST_PRODUCT, i->flops, 0, g->model.rates.f32_slower).ps;
+        return roofline(g, COST_PRODUCT, i->flops, 0, g->model.rates.f32_slower, false)
+            .ps;
     return rule->traffic_bytes ? cost_traffic(g, rule->cost, rule->traffic_bytes(g, i)).ps
                                : 0;
 }

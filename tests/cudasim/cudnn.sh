@@ -54,6 +54,53 @@ cudnn_slices() {
     rm -rf "$WORK/ops"
 }
 
+# "auto", and layers of which one has softcaps, which cuDNN has not: it runs the other one's attention.
+cudnn_some() {
+    local models=$WORK/some
+    mkdir -p "$models/arch"
+    cp "$ROOT/tests/models/tiny_llama.lua" "$models/"
+    sed 's/softcap = m.attention_softcap/softcap = way.window > 0 and 3 or nil/' \
+        "$ROOT/models/arch/llama.lua" >"$models/arch/llama.lua"
+    for by in generated auto; do
+        generate "$WORK/$by" "$models/tiny_llama.lua" --target cuda "${small[@]}" \
+            "${cudnn_flags[@]}" --set model.layers=2 --set model.window=5 --set model.global_every=2 \
+            --set target.attention=$by &&
+            CUDASIM_UNCHECKED=1 build_trainer "$WORK/$by" CUDA_HOME="$home" &&
+            STEPS=1 run_cuda "$WORK/$by" FLAGS="--debug-gradients $WORK/$by.g" && continue
+        bad "cuDNN for some layers: does not run" "$WORK/$by.log"
+        return
+    done
+    check "cuDNN for some layers: it and generated kernels, forward and backward" test \
+        "$(grep -c '^static RtAttention' "$WORK/auto/kernels.c") $(grep -cE '^attention_(bwd_)?[0-9].*(lse|dq)?\(' "$WORK/auto/kernels.cu")" = "2 3"
+    check "cuDNN for some layers: gradients near the generated kernels'" \
+        gradients_near "$WORK/generated.g" "$WORK/auto.g"
+}
+
+# "auto", and heads that cuDNN cannot: the trainer needs none, and is that of generated kernels.
+cudnn_nowhere() {
+    local by
+    for by in generated auto; do
+        "$FSDPGEN" "$ROOT/tests/models/tiny_llama.lua" -o "$WORK/nowhere_$by" --target cuda \
+            "${cudnn_flags[@]}" --set model.head_dim=12 --set target.attention=$by \
+            >"$WORK/nowhere.log" 2>&1 || { bad "auto: does not generate" "$WORK/nowhere.log"; return; }
+        # but for what names the description
+        (cd "$WORK/nowhere_$by" && cat ./*.c ./*.h ./*.cu Makefile plan.txt) |
+            sed 's/[0-9a-f]\{16\}//g; /attention/s/"auto"\|"generated"//' >"$WORK/nowhere_$by.text"
+    done
+    check "auto: says why cuDNN runs no attention" grep -qF \
+        'note: target.attention: a generated kernel runs attention, because cuDNN cannot: heads are 12 wide' \
+        "$WORK/nowhere.log"
+    check "auto: without cuDNN the generated kernels' trainer" \
+        cmp "$WORK/nowhere_generated.text" "$WORK/nowhere_auto.text"
+    cp -R "$ROOT/templates/ops" "$WORK/ops"
+    sed -i 's/n.head_dim > 128/n.head_dim > 64/' "$WORK/ops/attention_bwd/op.lua"
+    check "auto: a rule that refuses what its sibling takes is refused" grep -q \
+        'target.attention: cuDNN can run one of attention and attention_bwd, not both' \
+        <("$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --target cuda --ops "$WORK/ops" \
+            "${cudnn_flags[@]}" --set model.head_dim=128 --set target.attention=auto 2>&1)
+    rm -rf "$WORK/ops"
+}
+
 cudnn_turn() { # N: is it this run's turn? all with FULL
     [ "$FULL" = 1 ] || [ $((SEED / 2 % 2)) = "$1" ]
 }
@@ -84,6 +131,8 @@ cudnn_attention() {
     cudnn_turn 0 && cudnn_slices "slices of some heads" 'kv += 1)' --set model.heads=8
     cudnn_turn 1 && cudnn_slices "slices of a sequence" 'for (int64_t i = 0; i < 600; i += 300) {$' \
         --set model.heads=2 --set model.kv_heads=1
+    cudnn_nowhere
+    cudnn_turn 1 && cudnn_some
     cudnn_turn 0 && cudnn_case "as many keys as queries" --set model.kv_heads=4 --set 'dtypes.param="f16"'
     cudnn_case "a window" --set model.window=5 || return
     # of that one: ranks, orders, replayed steps

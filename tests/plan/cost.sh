@@ -25,6 +25,17 @@ rates=(--rates "$WORK/rates.json")
 golden_kernels cpu "$tiny" --set mesh.shard=2
 golden_kernels rates "$tiny" --set mesh.shard=2 --set target.comm_thread=true "${rates[@]}"
 golden_kernels cuda "$ROOT/models/llama8b.lua" --target cuda
+
+# attention_rates MODEL BY RATES: the TFLOP/s by which attention's kernels are priced
+attention_rates() {
+    check "plan --kernels: attention of $1, target.attention=$2: $3 TFLOP/s" test "$("$FSDPGEN" plan \
+        "$ROOT/models/$1.lua" --kernels --target cuda --set target.gpu=h100 --set target.attention="$2" \
+        2>/dev/null | sed -n 's/.* attention\(_bwd\)\{0,1\} \([0-9]*\) TFLOP.*/\2/p' | sort -nu | xargs)" = "$3"
+}
+attention_rates llama8b generated "175 260"
+attention_rates llama8b cudnn "470 590"
+attention_rates llama8b auto "470 590"
+attention_rates gemma3_1b auto "175 260"
 python3 - "$FSDPGEN" "$tiny" "$ROOT/models/llama8b.lua" "$WORK/rates.json" >"$WORK/out" 2>&1 <<'EOF'
 # Sums, and what each rate of the file decides, by closed forms.
 import json, math, subprocess, sys
