@@ -123,14 +123,13 @@ end
 
 local function plus(base, more) return base == "" and more or base .. " + " .. more end
 
-local function same(a, b) return b and a.alias == b.name end
-
--- const T *x, ..., T *y
+-- const T *x, ..., T *y. A call may give a value twice, add { x, x }: so where an output takes the
+-- bytes of a row, no row is restrict.
 local function arguments(program, outputs)
-  local list = {}
+  local list, in_place = {}, false
+  for _, out in ipairs(outputs) do in_place = in_place or out.alias end
   for _, input in ipairs(program.inputs) do
-    local alone = true
-    for _, out in ipairs(outputs) do alone = alone and not same(out, input) end
+    local alone = input.feature or not in_place
     list[#list + 1] = fmt("const ${%s.type} *%s%s", input.name, program.cuda and "" or alone
                           and "restrict " or "", input.name)
   end

@@ -15,6 +15,7 @@
 --                                             side by side, which the formulas name
 --     outputs   = { "a", "b" },               the order of several formulas' outputs; these
 --                                             need a `backward` of their own
+--     backward  = false,                      it has no gradient: it is one itself
 --     alias     = "x",                        the input whose bytes the first output may take;
 --                                             false: none
 --     and of op { ... }: arithmetic, canonical, role, check, flops, bytes, cost, backward, reference,
@@ -374,7 +375,7 @@ function Map:build()
     end
   end
   local program, by_name, derived
-  if not given.backward and #self.order == 1 then
+  if given.backward == nil and #self.order == 1 then
     program, by_name = self:gradient()
     self:check_gradient(program)
     if #self.problems > 0 then return end
@@ -398,6 +399,7 @@ function Map:build()
   for key in pairs(plain_keys) do
     if given[key] ~= nil then result.rule[key] = given[key] end
   end
+  if given.backward == false then result.rule.backward = nil end
   return result
 end
 

@@ -161,11 +161,13 @@ void kernels_compile_by(Kernels *k, const char *nvcc)
 }
 
 /* Of the files not compiled yet that which takes more kernels of this op, or -1. A person
- * has one file for each op, so messages name it. Else there are as many as compilers at a
- * time, each begun by some op: most of the time for small kernels goes into headers,
- * which are read once a file. */
+ * has one file for each op, so messages name it; formulas have those of formula_unit,
+ * because there may be thousands. Else there are as many as compilers at a time, each
+ * begun by some op: most of the time for small kernels goes into headers, which are read
+ * once a file. */
 static int unit_for(const Kernels *k, const char *op)
 {
+    const bool named = k->o->person || k->o->formulas;
     int waiting = 0, best = -1;
     size_t least = SIZE_MAX;
 
@@ -174,7 +176,7 @@ static int unit_for(const Kernels *k, const char *op)
 
         if (s->compiled)
             continue;
-        if (k->o->person && !strcmp(s->name, op))
+        if (named && !strcmp(s->name, op))
             return i;
         waiting++;
         if (s->text.len + s->device.len < least) {
@@ -182,7 +184,7 @@ static int unit_for(const Kernels *k, const char *op)
             best = i;
         }
     }
-    return k->o->person || waiting < k->o->jobs ? -1 : best;
+    return named || waiting < k->o->jobs ? -1 : best;
 }
 
 static int open_unit(Kernels *k, const char *op)

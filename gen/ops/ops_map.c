@@ -95,7 +95,7 @@ bool ops_map_expand(Gen *g, OpRule *op)
     bool own;
 
     lua_getfield(L, given, "backward");
-    own = !lua_isnil(L, -1);
+    own = lua_toboolean(L, -1); /* false: it has no gradient */
     lua_pop(L, 1);
     lua_rawgeti(L, LUA_REGISTRYINDEX, map);
     luaL_unref(L, LUA_REGISTRYINDEX, map);

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x038d4f9f14ffac71 || TRAINER_IDENTITY != 0x31511a638636c2b9
+#if MATH_IDENTITY != 0x2d46b5d2c70ab47c || TRAINER_IDENTITY != 0x17a17953d9052bf8
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

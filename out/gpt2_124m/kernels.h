@@ -11,8 +11,8 @@
 
 /* The hash of the mathematics: kernels.h, kernels.c, math.h and
  * math.c. Files of other mathematics neither compile nor link with these. */
-#define MATH_IDENTITY 0x038d4f9f14ffac71
-#define kernels_prepare kernels_prepare_038d4f9f14ffac71
+#define MATH_IDENTITY 0x2d46b5d2c70ab47c
+#define kernels_prepare kernels_prepare_2d46b5d2c70ab47c
 
 /* What the library of products needs before the first step. */
 void kernels_prepare(void);
@@ -47,7 +47,7 @@ void conv1d_dx_4096x768x3072_bf16(const rt_bf16 *restrict dy, const rt_bf16 *res
                                   rt_bf16 *restrict dx);
 void conv1d_dw_4096x3072x768_bf16(const rt_bf16 *restrict x, const rt_bf16 *restrict dy,
                                   float *restrict dw, float beta);
-void gelu_bwd_4096x3072_bf16(const rt_bf16 *restrict x, const rt_bf16 *dy, rt_bf16 *dx);
+void gelu_bwd_4096x3072_bf16(const rt_bf16 *x, const rt_bf16 *dy, rt_bf16 *dx);
 void colsum_4096x3072_bf16(const rt_bf16 *restrict dy, float *restrict db, float beta);
 void conv1d_dx_4096x3072x768_bf16(const rt_bf16 *restrict dy, const rt_bf16 *restrict w,
                                   rt_bf16 *restrict dx);

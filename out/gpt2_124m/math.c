@@ -5,7 +5,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "math.h"
 
-#if MATH_IDENTITY != 0x038d4f9f14ffac71
+#if MATH_IDENTITY != 0x2d46b5d2c70ab47c
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 

@@ -12,11 +12,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0x038d4f9f14ffac71
+#if MATH_IDENTITY != 0x2d46b5d2c70ab47c
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_038d4f9f14ffac71
+#define math_prepare math_prepare_2d46b5d2c70ab47c
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {

@@ -17,7 +17,7 @@
 
 /* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
-math_4f4dbcbf4bba51a1(void)
+math_1188281da7aff1c5(void)
 {
 }
 
@@ -393,12 +393,12 @@ RT_GLOBAL(256)
 add_8192x4096_bf16(const rt_bf16 *a, const rt_bf16 *b, rt_bf16 *y)
 {
     const int64_t at = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 8;
-    float u[8], v[8];
-    rt_load<RtBf16, 8>(u, a + at);
-    rt_load<RtBf16, 8>(v, b + at);
+    float a_k[8], b_k[8], y_k[8];
+    rt_load<RtBf16, 8>(a_k, a + at);
+    rt_load<RtBf16, 8>(b_k, b + at);
     for (int k = 0; k < 8; k++)
-        u[k] += v[k];
-    rt_store<RtBf16, 8>(y + at, u);
+        y_k[k] = a_k[k] + b_k[k];
+    rt_store<RtBf16, 8>(y + at, y_k);
 }
 
 /* swiglu_bwd: gradient of swiglu: dgate = dy up s (1 + gate (1 - s)), dup = dy gate s

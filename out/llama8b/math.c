@@ -5,7 +5,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "math.h"
 
-#if MATH_IDENTITY != 0x4f4dbcbf4bba51a1
+#if MATH_IDENTITY != 0x1188281da7aff1c5
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 

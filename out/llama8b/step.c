@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x4f4dbcbf4bba51a1 || TRAINER_IDENTITY != 0xf843b81fa7d37b2d
+#if MATH_IDENTITY != 0x1188281da7aff1c5 || TRAINER_IDENTITY != 0x9bf5ec6e496a3302
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -16,12 +16,12 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0xf843b81fa7d37b2d
-#define trainer_segments trainer_segments_f843b81fa7d37b2d /* tables.c */
-#define trainer_numerics trainer_numerics_f843b81fa7d37b2d /* checkpoint.c */
-#define trainer_step     trainer_step_f843b81fa7d37b2d     /* step.c */
-#define trainer_setup    trainer_setup_f843b81fa7d37b2d    /* bind.c */
-#define trainer_timed    trainer_timed_f843b81fa7d37b2d    /* calibrate.c */
+#define TRAINER_IDENTITY 0x9bf5ec6e496a3302
+#define trainer_segments trainer_segments_9bf5ec6e496a3302 /* tables.c */
+#define trainer_numerics trainer_numerics_9bf5ec6e496a3302 /* checkpoint.c */
+#define trainer_step     trainer_step_9bf5ec6e496a3302     /* step.c */
+#define trainer_setup    trainer_setup_9bf5ec6e496a3302    /* bind.c */
+#define trainer_timed    trainer_timed_9bf5ec6e496a3302    /* calibrate.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

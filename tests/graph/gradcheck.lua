@@ -2,18 +2,37 @@
 -- gradcheck.lua OPS_FOLDERS GRAD_DUMP FUSE_DUMP: are the gradients of a graph right? In: what
 -- --dump=grad and --dump=fuse print, and the ops' references, which compute in f64. Each class is run
 -- forward and backward on random values; its gradients are compared with central differences,
--- then with those of the fused graph. Nothing of the generator takes part but its text.
+-- then with those of the fused graph. Nothing of the generator takes part but its text and its
+-- reading of formulas.
 -- Out: one line a class, "bad" where they differ; exit 1 then.
 local folders, grad_file, fuse_file = arg[1], arg[2], arg[3]
 
 -- ---- rules -----------------------------------------------------------------------------------
 
-local rules = {}
+local rules, tools = {}, nil
+
+-- The rule that op.map makes of a formula, by the generator's own reading of it.
+local function formula_rule(given, name)
+    local from = arg[0]:match("^(.*)tests/graph/") .. "gen/lua/"
+    if not tools then
+        tools = { formula = dofile(from .. "formula.lua") }
+        for _, part in ipairs { "grad", "kernel", "rows", "rule" } do
+            tools[part] = dofile(from .. "formula_" .. part .. ".lua")
+        end
+    end
+    local made, problems = dofile(from .. "op_map.lua")(given, name, tools)
+    if not made then error(name .. ": " .. problems[1].message) end
+    if made.derived then rules[made.derived_name] = made.derived.rule end
+    return made.rule
+end
+
 local function rule(name)
     if rules[name] then return rules[name] end
+    local op = setmetatable({ map = function(given) return formula_rule(given, name) end },
+                            { __call = function(_, t) return t end })
     for folder in folders:gmatch("[^:]+") do
         local chunk = loadfile(("%s/%s/op.lua"):format(folder, name), "t",
-                               setmetatable({ op = function(t) return t end }, { __index = _G }))
+                               setmetatable({ op = op }, { __index = _G }))
         if chunk then
             rules[name] = chunk()
             return rules[name]
@@ -95,8 +114,35 @@ local function bind(n, dims, shape)
     end
 end
 
-local function run(nodes, values)
+local run
+
+-- A chain of formulas: what it replaced, of the class before fusion, on what the chain reads.
+local function run_chain(node, values, class)
+    local known, before = {}, {}
+    for _, part in ipairs { class.forward, class.backward } do
+        for _, one in ipairs(part) do
+            for _, out in ipairs(one.out) do before[out.name] = one end
+        end
+    end
+    for _, name in ipairs(node.ins) do known[name] = assert(values[name], name) end
+    local function find(name)
+        if known[name] then return end
+        local one = before[name] or error(("the chain %s lacks %s"):format(node.op, name))
+        for _, input in ipairs(one.ins) do find(input) end
+        run({ one }, known, class)
+    end
+    for _, out in ipairs(node.out) do
+        find(out.name)
+        values[out.name] = known[out.name]
+    end
+end
+
+function run(nodes, values, class)
     for _, node in ipairs(nodes) do
+        if node.op:find("^map_") then
+            run_chain(node, values, class)
+            goto next
+        end
         local r, n = rule(node.op), {}
         n.round = function(_, v) return v end
         for k, v in pairs(node.attrs) do n[k] = v end
@@ -126,6 +172,7 @@ local function run(nodes, values)
             end
             values[o.name] = v
         end
+        ::next::
     end
 end
 
@@ -211,8 +258,8 @@ local function check_class(class, fused, setup)
                                                 fused.returns[#fused.returns].name }
     end
     local again = inputs_of(class, {}, inputs)
-    run(fused.forward, again)
-    run(fused.backward, again)
+    run(fused.forward, again, class)
+    run(fused.backward, again, class)
     for _, p in ipairs(pairs_to_check) do
         local x, d, f = inputs[p[1]], values[p[2]], again[p[3]]
         for i = 1, #d do compare(p[2] .. " fused", f[i], d[i], 1e-9, bad) end

@@ -33,8 +33,8 @@ ops=templates/ops
 shared "a rule's comment is outside the hash" same $ops/add/op.lua 's/^-- add:.*/-- another comment/'
 shared "its documentation is" same $ops/add/op.lua 's/doc = "y = a + b"/doc = "a sum"/'
 shared "its test cases are" same $ops/add/op.lua 's/r(1, 30)/r(1, 31)/'
-shared "a kernel's text for the CPU is" same $ops/add/cpu.c 's/^\/\/@ --.*/&/; $a /* more */'
-shared "a kernel's text for CUDA is" same $ops/add/cuda.cu '$a /* more */'
+shared "a kernel's text for the CPU is" same $ops/swiglu/cpu.c 's/^\/\/@ --.*/&/; $a /* more */'
+shared "a kernel's text for CUDA is" same $ops/swiglu/cuda.cu '$a /* more */'
 shared "the name of a value is" same models/arch/llama.lua 's/"ffn_act"/"ffn_activation"/'
 shared "a new field of an architecture is" same models/arch/llama.lua \
     's/^\( *\){ "ffn", /\1{ "new_one", "int", default = 3, doc = "new" },\n&/'
@@ -86,7 +86,7 @@ done
 frozen='groups={{match="*norm*",frozen=true}}'
 same "--ops with the same ops: forms of ops, too" "$(hash_of "$models/tiny_llama.lua" --set "$frozen")" \
     "$(hash_of "$models/tiny_llama.lua" --ops "$WORK/moved" --set "$frozen")"
-for file in add/op.lua add/cpu.c add/cuda.cu adamw/op.lua; do
+for file in add/op.lua swiglu/cpu.c swiglu/cuda.cu adamw/op.lua; do
     rm -rf "$WORK/moved" && cp -r "$ROOT/templates/ops" "$WORK/moved"
     echo >>"$WORK/moved/$file"
     sed -i '/canonical/d' "$WORK/moved/${file%/*}/op.lua" # another op than the built-in one

@@ -279,8 +279,8 @@ planted() {
     printf '%s\n' 'int f(void)' '{' "$(seq -f '    g(%.0f);' 61)" '}' \
         >"$WORK/planted/runtime/data/rt_long.c"
     found "a long function" long_functions "rt_long.c:2: a function of 61 lines"
-    cp "$WORK/planted/runtime/data/rt_long.c" "$WORK/planted/templates/ops/add/cuda.cu"
-    found "a long kernel" long_functions "add/cuda.cu:2: a function of 61 lines"
+    cp "$WORK/planted/runtime/data/rt_long.c" "$WORK/planted/templates/ops/scale/cuda.cu"
+    found "a long kernel" long_functions "scale/cuda.cu:2: a function of 61 lines"
     printf '%s\n' 'return {' '    f = function()' "$(seq -f '        g(%.0f)' 61)" '    end,' '}' \
         >"$WORK/planted/gen/lua/long.lua"
     found "a long function in Lua" long_functions "long.lua:2: a function of 61 lines"

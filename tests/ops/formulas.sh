@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Random formulas (formulas.awk) as ops: their derivatives against finite differences, and the bits of
 # their kernels, on the CPU and on the simulated device, against a plain interpreter; many of them in
-# one file of C. And faults planted in the generator, which that must find. In: the op_test binary,
-# `cuda` where a device can be simulated. Out: exit 1 if anything differs. FULL=1: 1,000 of them, all
-# faults; else 60, and the fault that SEED chooses.
+# one file of C. A compiler that optimises takes most of the time, and no bit depends on it (bits.sh),
+# so all are compiled without, and the first of them again for vectors. And faults planted in the
+# generator, which that must find. In: the op_test binary, `cuda` where a device can be simulated.
+# Out: exit 1 if anything differs. FULL=1: 1,000 of them, all faults; else 60, and the fault that SEED
+# chooses.
 set -u
 op_test=$1 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 seed=${SEED:-1}
-if [ "${FULL:-0}" = 1 ]; then count=1000 simulated=200; else count=60 simulated=24; fi
+if [ "${FULL:-0}" = 1 ]; then count=1000 again=200; else count=60 again=24; fi
 
 # formulas COUNT TARGET OPTION...
 formulas() {
@@ -24,17 +26,21 @@ formulas() {
 }
 
 failed=0
-for target in cpu ${2:-}; do
-    n=$count
-    [ $target = cpu ] || n=$simulated
-    if formulas "$n" $target; then
-        echo "formulas: $n on $target: $(grep ' kernels, ' "$work/log")"
+# passes COUNT TARGET HOW OPTION...
+passes() {
+    of=$1 on=$2 how=$3
+    shift 3
+    if formulas "$of" "$on" "$@"; then
+        echo "formulas: $of $how: $(grep ' kernels, ' "$work/log")"
     else
-        echo "formulas: seed $seed, of $n on $target:"
+        echo "formulas: seed $seed, of $of $how:"
         tail -n 20 "$work/log"
         failed=1
     fi
-done
+}
+passes $count cpu "on the CPU" --flags -O0
+passes $again cpu "in vectors"
+[ -z "${2:-}" ] || passes $again "$2" "on the simulated device"
 
 # fault FILE SED WHAT
 number=0
@@ -48,7 +54,7 @@ fault() {
     if cmp -s "$work/share/gen/lua/$1" "$root/gen/lua/$1"; then
         echo "formulas: \"$2\" changes nothing in $1"
         failed=1
-    elif formulas 25 cpu --share "$work/share" || ! grep -q FAIL "$work/log"; then
+    elif formulas 25 cpu --flags -O0 --share "$work/share" || ! grep -q FAIL "$work/log"; then
         echo "formulas: missed: $3"
         failed=1
     else

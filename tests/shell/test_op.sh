@@ -78,21 +78,20 @@ tried 1 ops/squared_relu && check "test-op: one op's folder" grep -q 'name the f
 tried 1 ops --only nope && check "test-op: an unknown op" grep -qx 'fsdpgen: error: no op is called nope' err
 tried 2 ops --target cuda --sanitize both && check "test-op: sanitizers of cuda" grep -q 'for the target cpu' err
 if command -v g++ >/dev/null; then
-    cp -R "$ROOT/templates/ops/add" ops/
-    sed -i '/canonical/d' ops/add/op.lua
+    cp -R "$ROOT/templates/ops/scale" ops/
     if tried 0 CUDA_HOME=/nowhere ops --target cuda --cases 1; then
-        check "test-op: on the simulated device" grep -qx 'add  *ok  *f64 f32 bf16; values, orders, .*' out
+        check "test-op: on the simulated device" grep -qx 'scale  *ok  *f64 f32 bf16; values, orders, .*' out
         check "test-op: it says where" grep -q '^on the simulated device: no GPU here; ' out
         check "test-op: an op without cuda.cu" grep -qx 'squared_relu  *not run: no cuda.cu' out
     fi
     # a toolkit's stand-in takes the way of a real one
     toolkit=$BUILD/tests/cudasim/home
     if [ -e "$toolkit/lib64/libcudart.so" ]; then
-        tried 0 CUDA_HOME="$toolkit" ops --target cuda --cases 1 --only add &&
+        tried 0 CUDA_HOME="$toolkit" ops --target cuda --cases 1 --only scale &&
             check "test-op: on a device" grep -qx 'on a GPU here, sm_[0-9a]*' out
     fi
-    sed -i 's/if (at >= ${t \* d})/if (at > ${t * d})/' ops/add/cuda.cu
-    tried 1 CUDA_HOME=/nowhere ops --target cuda --cases 1 --only add &&
-        check "test-op: a fault of cuda.cu" grep -q '^ops/add/cuda\.cu: error: ' err
+    sed -i 's/if (at >= ${t \* d})/if (at > ${t * d})/' ops/scale/cuda.cu
+    tried 1 CUDA_HOME=/nowhere ops --target cuda --cases 1 --only scale &&
+        check "test-op: a fault of cuda.cu" grep -q '^ops/scale/cuda\.cu: error: ' err
 fi
 cd "$ROOT" || exit 70
