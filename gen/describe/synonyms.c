@@ -23,8 +23,8 @@ static const Synonym of_trainer[] = {
     {" gradient_accumulation_steps gradient_accumulation grad_accum accumulation_steps ",
      "leave it out: a step accumulates as many micro-batches as global_batch needs"},
     {" epochs num_epochs num_train_epochs max_epochs ",
-     "a run has steps: lr = cosine { steps = 1000 }; an epoch is the data's tokens / "
-     "(global_batch * seq)"},
+     "write steps, lr = cosine { steps = 1000 }, and run trainer --epochs 3; an epoch is "
+     "the data's tokens / (global_batch * seq)"},
     {" steps max_steps train_steps num_steps total_steps iterations ",
      "write lr = cosine { steps = 1000 }, or trainer --steps 1000"},
     {" learning_rate base_lr max_lr ", "write optimizer = @ { lr = 3e-4 }"},

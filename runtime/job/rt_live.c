@@ -105,7 +105,13 @@ typedef struct Field {
     int matters; /* 0: most important; never dropped */
     const char *color;
 } Field;
-enum { MOST_FIELDS = 12, BAR_FROM = 6, BAR_MOST = 24, MEMORY_MATTERS = 9 };
+enum {
+    MOST_FIELDS = 12,
+    BAR_FROM = 6,
+    BAR_MOST = 24,
+    EMPTY_MATTERS = 8,
+    MEMORY_MATTERS = 9
+};
 
 __attribute__((format(printf, 4, 5))) static void add(Field *fields, int *n, int matters,
                                                       const char *fmt, ...)
@@ -145,7 +151,7 @@ static int fill(const RtLine *l, Field *fields)
     if (l->left_seconds > 0) /* padded, so that what fits beside it stays there */
         add(fields, &n, 3, "ETA %-6s", rt_duration(a, sizeof a, l->left_seconds));
     else
-        add(fields, &n, 3, "%10s", "");
+        add(fields, &n, EMPTY_MATTERS, "%10s", "");
     add(fields, &n, MEMORY_MATTERS, "%s", rt_bytes(a, sizeof a, l->memory_bytes));
     return n;
 }
@@ -155,6 +161,9 @@ static int width_of(const Field *fields, int n, int gap)
     int width = -gap;
     for (int i = 0; i < n; i++)
         width += gap + (int)strlen(fields[i].text);
+    const char *last = fields[n - 1].text; /* what pads it may stand beyond the line */
+    for (size_t k = strlen(last); k > 0 && last[k - 1] == ' '; k--)
+        width--;
     return width;
 }
 
@@ -190,7 +199,7 @@ void rt_live_text(const RtLine *line, int columns, bool bar, bool color,
     int n = fill(line, fields), gap = 2;
     const int wanted = bar ? columns - BAR_FROM - 1 : columns;
     while (n > 1 && width_of(fields, n, gap) > wanted)
-        if (gap == 1 || fields[n - 1].matters == MEMORY_MATTERS)
+        if (gap == 1 || fields[n - 1].matters >= EMPTY_MATTERS)
             n = drop_least(fields, n);
         else
             gap = 1;
