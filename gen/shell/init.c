@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* init.c: `fsdpgen init`. In: a folder or the name of a description, options. Out: a
  * commented description to start with, and what editors need: settings, annotations, the
- * architectures. It writes all files, or, if one exists already, none. */
+ * architectures. It writes all files, or, if a description is there already, none. */
 #define _GNU_SOURCE /* memmem */
 #include "shell/shell.h"
 
@@ -23,6 +23,7 @@ typedef struct Init {
     const char *folder; /* "" or with a / at the end */
     const char *file;   /* the description, in that folder */
     const char *name;   /* the trainer's name */
+    bool kept;          /* the folder has settings for editors: those stay */
     struct {
         InitFile *items;
         int count, cap;
@@ -100,7 +101,7 @@ static void add_description(Init *in, const Embedded *template)
 }
 
 /* For editors with the Lua language server: the globals of descriptions, and nothing
- * else. */
+ * else. One file serves all descriptions of a folder, and may have been edited. */
 static void add_settings(Init *in)
 {
     static const char settings[] =
@@ -116,8 +117,12 @@ static void add_settings(Init *in)
         "    \"workspace.checkThirdParty\": false\n"
         "}\n";
 
-    *gen_push(in->g, &in->files) = (InitFile){
-        gen_printf(in->g, "%s.luarc.json", in->folder), settings, sizeof settings - 1};
+    const char *path = gen_printf(in->g, "%s.luarc.json", in->folder);
+    struct stat s;
+
+    in->kept = !in->g->opt.force && lstat(path, &s) == 0 && S_ISREG(s.st_mode);
+    if (!in->kept)
+        *gen_push(in->g, &in->files) = (InitFile){path, settings, sizeof settings - 1};
 }
 
 /* Annotations and architectures: the editor's library, in .fsdpgen/. */
@@ -209,9 +214,9 @@ static void say_what_is_next(const Init *in)
     const char *cd = *in->folder ? gen_printf(in->g, "  cd %s\n", in->folder) : "";
 
     print_line(stdout, "", "%s%s: a description to begin with", in->folder, in->file);
-    print_line(stdout, "",
-               "%s.luarc.json, %s.fsdpgen/: for editors with the Lua language server",
-               in->folder, in->folder);
+    print_line(stdout, "", "%s.luarc.json%s, %s.fsdpgen/: for editors with the Lua %s",
+               in->folder, in->kept ? " (kept as it is)" : "", in->folder,
+               "language server");
     printf("\nNext:\n%s"
            "  fsdpgen plan %s\n"
            "  fsdpgen %s -o build/%s\n"

@@ -1,10 +1,11 @@
 -- ${file}: what `fsdpgen init` wrote, to be changed.
 --
---     fsdpgen plan ${file}                        memory, flops and time; nothing is written
---     fsdpgen ${file} -o build/${name}            writes the trainer
---     make -C build/${name}                       builds it
---     build/${name}/trainer --data FILE           trains it on a text or on token files
+--     fsdpgen plan ${file}
+--     fsdpgen ${file} -o build/${name}
+--     make -C build/${name}
+--     build/${name}/trainer --data FILE
 --
+-- say what it costs, write the trainer, build it, and train it on a text or on token files.
 -- `fsdpgen docs` lists every field. A field marked (bits) changes the numbers that are computed; the
 -- others change only speed and memory, and never the result.
 local llama = require "arch.llama"

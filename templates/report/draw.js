@@ -86,6 +86,7 @@ const xAxis = (box, values, px, shown) => {
   draw("path", { class: "axis", d: `M${box.left} ${box.bottom}H${box.right}` }, box.svg);
   values.forEach((x) => {
     draw("path", { class: "axis", d: `M${px(x).toFixed(1)} ${box.bottom}v4` }, box.svg);
-    draw("text", { x: px(x), y: box.bottom + 17, "text-anchor": "middle" }, box.svg, shown(x, 4));
+    const label = shown(x, 4); /* centred, but for one that would leave the picture */
+    draw("text", { x: Math.min(px(x), box.width - 4 * label.length), y: box.bottom + 17, "text-anchor": "middle" }, box.svg, label);
   });
 };

@@ -257,7 +257,7 @@ init() {
             check "it generates without a warning" test $? = 0 -a ! -s "$WORK/err"
             check "it is for $target" grep -q "^    target = $target {" "$file"
             check "its name is legal" grep -q '^    name = "my_model_2",$' "$file"
-            check "its commands are its own" grep -q 'fsdpgen My-Model.2.lua -o build/my_model_2 ' "$file"
+            check "its commands are its own" grep -qx -- '--     fsdpgen My-Model.2.lua -o build/my_model_2' "$file"
             check "it fits a page" test "$(wc -l <"$file")" -ge 55 -a "$(wc -l <"$file")" -le 80
         done
     done
@@ -265,7 +265,10 @@ init() {
     check "init: without a name" test -s here/model.lua -a -s here/.luarc.json
     "$FSDPGEN" init here >"$WORK/out" 2>"$WORK/err"
     check "init: into a folder that has one: exit 1" test $? = 1 -a ! -s "$WORK/out"
-    check "init: it names each file in the way" test "$(grep -c 'exists; --force replaces it' "$WORK/err")" = 2
+    check "init: it names the file in the way" grep -qx 'fsdpgen: error: init: here/model.lua: exists; --force replaces it' "$WORK/err"
+    echo "// edited" >>here/.luarc.json
+    check "init: a second description beside it" "$FSDPGEN" init here/second.lua
+    check "init: an editor's settings are kept" grep -q edited here/.luarc.json
     echo "-- edited" >>here/model.lua
     check "init --force" "$FSDPGEN" init here/ --force
     check "init --force replaces it" sh -c "! grep -q edited here/model.lua"
@@ -360,7 +363,7 @@ annotations() {
         'fsdpgen.part is not declared'
 }
 
-# The Dockerfiles, which nothing here can build: packages, paths, tags, the user; and the files that
+# The Dockerfiles (images.sh does their steps): packages, paths, tags, the user; and the files that
 # they copy are enough for CMake.
 packages_of() { # DOCKERFILE STAGE: the packages of its n-th apt-get install
     sed -e :a -e '/\\$/{N;s/\\\n//;ba' -e '}' "$1" | grep -o 'apt-get install -y --no-install-recommends [^&]*' |
@@ -412,4 +415,9 @@ part installed installed
 part annotations annotations
 part test_op:installed . "$here/test_op.sh"
 part dockerfiles dockerfiles
+images() { # minutes, and packages from a mirror
+    [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || return 0
+    . "$here/images.sh"
+}
+part images images
 finish
