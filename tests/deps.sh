@@ -39,6 +39,7 @@ full|groff-base|reads the manual pages|command -v groff
 full|gcc-aarch64-linux-gnu|compiles for Arm|command -v aarch64-linux-gnu-gcc
 full|libc6-dev-arm64-cross|C headers for Arm|[ -e /usr/aarch64-linux-gnu/include/stdio.h ]
 full|qemu-user-static|runs what was compiled|command -v qemu-aarch64-static
+full|mmdebstrap|makes the Debian systems in which the Dockerfiles' steps run|command -v mmdebstrap
 test|ccache|compiles what many trainers share once|command -v ccache
 TABLE
 }
