@@ -187,6 +187,13 @@ static void check_reshard(Check *c, int64_t shard)
     }
 }
 
+/* Is a folder to be written? Passes can be shown without one. */
+static bool writes_trainer(const Gen *g)
+{
+    return g->opt.output && !g->opt.dump && g->opt.command &&
+           !strcmp(g->opt.command, "generate");
+}
+
 static void check_mesh(Check *c, bool batches_good)
 {
     Gen *g = c->g;
@@ -203,6 +210,12 @@ static void check_mesh(Check *c, bool batches_good)
                  (long long)world, (long long)replicate, (long long)shard, MAX_RANKS);
         return;
     }
+    if (world > STARTED_RANKS && writes_trainer(g))
+        COMPLAIN(c, mesh_path(c),
+                 gen_printf(g, "use at most %d ranks, or `fsdpgen plan`, which takes %d",
+                            STARTED_RANKS, MAX_RANKS),
+                 "mesh: %lld ranks can be planned, but a trainer starts at most %d",
+                 (long long)world, STARTED_RANKS);
     if (value_int(c, "mesh.node", &node) && world % node)
         COMPLAIN(c, "mesh.node", gen_printf(g, "use a divisor of %lld", (long long)world),
                  "mesh.node: %lld ranks do not make whole nodes of %lld",

@@ -280,7 +280,7 @@ static void read_moves(File *f)
         if (!o)
             continue;
         kind = word(f, at, o, "kind", kinds, 2);
-        *t = (MoveTime){.ranks = whole(f, at, o, "ranks", MAX_RANKS),
+        *t = (MoveTime){.ranks = whole(f, at, o, "ranks", STARTED_RANKS),
                         .bytes = whole(f, at, o, "bytes", INT64_C(1) << 50),
                         .ps = ps_of_us(number(f, at, o, "us", 1e-3, 1e9, true))};
         if (t->ranks == 1)
@@ -357,7 +357,7 @@ static void check_head(const File *f, const Model *m)
     else
         f->r->platform = gen_strdup(f->g, json_string_value(platform));
     whole(f, "", f->root, "threads", 4096);
-    whole(f, "", f->root, "ranks", MAX_RANKS);
+    whole(f, "", f->root, "ranks", STARTED_RANKS);
 }
 
 static bool parse(File *f)

@@ -236,11 +236,11 @@ local trainer = {
     { "mesh", "table", default = {}, hash = "out", example = "{ shard = 2 }",
       doc = "ranks along each axis",
       fields = {
-          { "replicate", "int", min = 1, max = 1024, default = 1, hash = axes.replicate,
+          { "replicate", "int", min = 1, max = 4096, default = 1, hash = axes.replicate,
             doc = "copies of the model" },
-          { "shard", "int", min = 1, max = 1024, default = 1, hash = axes.shard,
+          { "shard", "int", min = 1, max = 4096, default = 1, hash = axes.shard,
             doc = "ranks that share one copy" },
-          { "node", "int", min = 1, max = 1024,
+          { "node", "int", min = 1, max = 4096,
             default = function(t)
                 return t.replicate * t.shard
             end,
@@ -268,7 +268,7 @@ local trainer = {
       editor = "fun(block: fsdpgen.block): boolean|string|table<string, boolean|string>",
       default = "per_block", hash = "out",
       doc = "what is gathered and freed together: a unit" },
-    { "reshard_after_forward", "bool", number = "a group size", min = 1, max = 1024,
+    { "reshard_after_forward", "bool", number = "a group size", min = 1, max = 4096,
       default = function(t) return strategy_of(t).reshards end,
       default_text = "`true`; with `\"shard_grad_op\"` `false`", hash = "out",
       doc = "free the gathered weights between forward and backward; N: groups of N ranks "

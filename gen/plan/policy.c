@@ -139,7 +139,7 @@ static const char *change_text(Gen *g, const Change *c, int64_t n, int64_t k)
     int64_t ranks = shards * m->mesh.axis[AXIS_REPLICATE].degree;
     int64_t bytes = bytes_with(&c->cost, n, k);
     Text t = {.g = g};
-    if (bytes > m->budget_bytes || ranks > MAX_RANKS || ranks > c->leaves ||
+    if (bytes > m->budget_bytes || ranks > STARTED_RANKS || ranks > c->leaves ||
         m->micro_batch % k != 0)
         return NULL;
     text_printf(&t, "%s", c->with);
@@ -157,7 +157,7 @@ static const char *change_that_fits(Gen *g, const Change *c, bool mesh, bool bat
 {
     int64_t most_batch = batch ? g->model.micro_batch : 1;
     const char *found = NULL;
-    for (int64_t n = mesh ? 2 : 1; !found && n <= (mesh ? MAX_RANKS : 1); n *= 2)
+    for (int64_t n = mesh ? 2 : 1; !found && n <= (mesh ? STARTED_RANKS : 1); n *= 2)
         for (int64_t k = batch ? 2 : 1; !found && k <= most_batch; k *= 2)
             found = change_text(g, c, n, k);
     return found;

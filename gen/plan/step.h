@@ -7,7 +7,8 @@
 
 #include "graph/ir.h"
 
-enum { MAX_RANKS = 1024, MAX_GROUPS = 32, GRAIN_ELEMS = 1024, ARENA_ALIGN_BYTES = 256,
+/* MAX_RANKS can be planned; STARTED_RANKS is how many a trainer starts, RT_MAX_RANKS. */
+enum { MAX_RANKS = 4096, STARTED_RANKS = 1024, MAX_GROUPS = 32, GRAIN_ELEMS = 1024, ARENA_ALIGN_BYTES = 256,
        OWNED_ALIGN_ELEMS = 64,
        OTHERS_ALIGN_ELEMS = 8 /* what a GPU thread reads at once: as in rt_update.c */ };
 

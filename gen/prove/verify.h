@@ -20,10 +20,12 @@ bool verify_others(const Gen *g, int segment);       /* does it have more than m
 const char *verify_schedule(Gen *g);
 const char *verify_place(Gen *g);
 const char *verify_simulate(Gen *g);
-/* The order of events on two explicit ranks over several turns of the step's loops, derived from
+/* The order of events on explicit ranks, two along each part of the mesh, over several turns of the step's loops, derived from
  * the waits alone, by vector clocks; it shares nothing with schedule_closure. */
 const char *verify_races(Gen *g,
                          bool bytes); /* check shared bytes too, not only the same buffer */
+/* The same on every rank of a small mesh: for tests that two along each part are enough. */
+const char *verify_races_of_all(Gen *g, bool bytes);
 void verify_graph(Gen *g, const char *pass);              /* verify_graph.c */
 void verify_chains(Gen *g, const Class *c); /* verify_chains.c; needs a protected call */
 bool ins_touches(const Instr *i, int buffer, bool write); /* verify.c */

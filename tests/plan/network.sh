@@ -125,6 +125,13 @@ EOF2
 check "collectives over nodes take what closed forms say" test ! -s "$WORK/out"
 [ ! -s "$WORK/out" ] || sed 's/^/     | /' "$WORK/out"
 
+# more ranks than a trainer starts can be planned, and not generated
+large=(--target cuda --set target.gpu=h200 --set mesh.shard=4096 --set global_batch=4096 --set leaves=4096)
+"$FSDPGEN" plan "$ROOT/models/llama405b.lua" "${large[@]}" --json >"$WORK/plan.json" 2>"$WORK/err"
+check "405B on 4,096 ranks is planned" test "$? $(number ranks | cut -d. -f1)" = "0 4096"
+"$FSDPGEN" "$ROOT/models/llama405b.lua" "${large[@]}" -o "$WORK/large" >/dev/null 2>"$WORK/err"
+check "and not generated" test "$? $(grep -c 'mesh: 4096 ranks can be planned, but a trainer starts at most 1024' "$WORK/err")" = "1 1" -a ! -e "$WORK/large"
+
 # messages, as committed
 while read -r arguments; do
     echo "== $arguments"

@@ -167,6 +167,7 @@ static void test_size(const char *name, int layers, int64_t dim, int64_t ffn, in
     test_that(live <= 1.02 && ideal <= 1.05, "%s: %.4f of most live, %.4f of one stream",
               name, live, ideal);
     test_that(place_s < seconds, "%s: placed in %.3f s", name, place_s);
+    test_that(check_s < 10 * seconds, "%s: checked in %.3f s", name, check_s);
     synth_free(g);
 }
 
@@ -199,11 +200,13 @@ int main(int argc, char **argv)
     test_orders(seed);
     test_masks(seed, models < 60 ? models / 4 : models / 2);
     test_waits(seed, models < 60 ? models : 60);
+    test_symmetry(seed, 2 * models);
     test_faults(seed);
     test_size("llama3.2_1b", 16, 2048, 8192, 512, 128256, 2048, true, 2, 0.1);
     test_size("llama8b", 32, 4096, 14336, 1024, 128256, 8192, false, 8, 0.1);
     test_size("llama70b", 80, 8192, 28672, 1024, 128256, 8192, false, 64, 0.1);
     test_size("llama405b", 126, 16384, 53248, 1024, 128256, 8192, false, 512, 0.1);
+    test_size("llama405b", 126, 16384, 53248, 1024, 128256, 8192, false, 4096, 0.1);
     printf("%d passed, %d failed\n", tests_passed, tests_failed);
     return tests_failed ? 1 : 0;
 }

@@ -23,6 +23,7 @@ void test_layout(uint64_t seed);
 void test_orders(uint64_t seed);            /* hb_same, hb_group against a plain search */
 void test_waits(uint64_t seed, int models); /* every wait removed in turn */
 void test_masks(uint64_t seed, int models); /* data ranks and cuts of any bits */
+void test_symmetry(uint64_t seed, int models); /* two ranks along a part, or every rank */
 void test_faults(uint64_t seed);            /* planted ones */
 
 #endif
