@@ -892,7 +892,7 @@
 ---@field wrap? fsdpgen.per_block|fsdpgen.by_size|fsdpgen.by_name|fsdpgen.root_only|integer|fun(block: fsdpgen.block): boolean|string|table<string, boolean|string> what is gathered and freed together: a unit
 ---@field reshard_after_forward? boolean|integer free the gathered weights between forward and backward; N: groups of N ranks keep them, a part each
 ---@field prefetch? fsdpgen.trainer.prefetch|integer units gathered ahead of their use
----@field recompute? "none"|"cheap"|"block"|"auto"|fsdpgen.every|fsdpgen.ops activations computed again in the backward
+---@field recompute? "none"|"cheap"|"block"|"auto"|fsdpgen.every|fsdpgen.ops activations computed again in the backward; `"auto"`: as few as the budget of the target asks for, without a budget none
 ---@field accumulate? "sharded"|"unsharded" where a step's gradients wait for its other micro-batches
 ---@field checkpoint? fsdpgen.trainer.checkpoint how checkpoints are written
 ---@field max_skipped? integer updates skipped in a row, for a loss or gradient that is not finite; one more ends the run with exit code 5
