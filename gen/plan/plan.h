@@ -236,6 +236,8 @@ void search_print(Gen *g, Text *t);           /* what it chose and why; empty wi
 void warn_plan(Gen *g); /* of a plan with predicted times */
 
 /* warn_small.c: of collectives and chunks too small for their rates. */
+/* Seconds of a step that computation waits for collectives; 0: too few for a warning. */
+double warn_waits(const Gen *g);
 void warn_small_units(Gen *g);
 void warn_small_chunks(Gen *g);
 

@@ -151,7 +151,7 @@ static void warn_small_batch(Gen *g)
         half < m->mesh.data_ranks || (m->budget_bytes > 0 && bytes > m->budget_bytes))
         return;
     micro_step(g, &moves, &computes);
-    if (moves <= computes)
+    if (moves <= computes || warn_waits(g) <= 0)
         return;
     diag_add(
         g, DIAG_WARNING, model_pos(g, "micro_batch"),

@@ -11,10 +11,20 @@
 /* ---- units ----------------------------------------------------------------------- */
 
 enum {
-    WAITS_PERCENT = 10,
     MOSTLY = 2, /* at least one in MOSTLY of their time */
-    ENOUGH = 4
-}; /* bytes' time for one of latency: 80 % of the rate */
+    ENOUGH = 4  /* bytes' time for one of latency: 80 % of the rate */
+};
+
+/* A tenth of a step, and not a toy's. */
+static const double worth_share = 0.1, worth_seconds = 1e-3;
+
+double warn_waits(const Gen *g)
+{
+    const double step = g->prog.step_seconds;
+    const double waits = step - (double)simulate_busy(g) * 1e-12;
+
+    return waits >= worth_seconds && waits >= step * worth_share ? waits : 0;
+}
 
 typedef struct Moves {
     int64_t n, bytes, ps; /* of a step; a rank receives these bytes */
@@ -67,8 +77,8 @@ void warn_small_units(Gen *g)
     if (g->model.mesh.world_size == 1 || now.n == 0 || g->units.count < 4 || most < 2 ||
         now.latency_ps * MOSTLY < (double)now.ps)
         return;
-    waits = step - (double)simulate_busy(g) * 1e-12;
-    if (waits * 100 < step * WAITS_PERCENT)
+    waits = warn_waits(g);
+    if (waits <= 0)
         return;
     for (n = 2; n * 2 <= most &&
                 now.latency_ps * ENOUGH / (double)n > (double)now.ps - now.latency_ps;)
