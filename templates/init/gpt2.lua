@@ -49,7 +49,7 @@ return trainer {
     -- documents = { end_id = 0 },
 
     -- Ranks: shard of them hold one copy of the model, replicate copies are trained.
-    mesh = { replicate = 1, shard = 2 },
+    mesh = { replicate = 1, shard = ${shard} },
 
     -- What is gathered and freed together: so many blocks.
     wrap = 1,

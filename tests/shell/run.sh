@@ -243,7 +243,7 @@ init() {
     "$FSDPGEN" init mine/first.lua >"$WORK/out" 2>"$WORK/err" || bad "init" "$WORK/err"
     check "init: says what is next" grep -qx '  fsdpgen first.lua -o build/first' "$WORK/out"
     check "init: the description is the template" cmp mine/first.lua \
-        <(sed 's/${file}/first.lua/; s/${name}/first/; s/${param}/f32/; s/${target}/target = cpu {},/' \
+        <(sed 's/${file}/first.lua/; s/${name}/first/; s/${param}/f32/; s/${shard}/2/; s/${target}/target = cpu {},/' \
             "$ROOT/templates/init/llama.lua")
     check "init: annotations are the shipped ones" cmp mine/.fsdpgen/fsdpgen.lua "$ROOT/models/fsdpgen.lua"
     check "init: architectures, too" cmp mine/.fsdpgen/arch/gpt2.lua "$ROOT/models/arch/gpt2.lua"
