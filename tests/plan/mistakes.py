@@ -32,7 +32,9 @@ def warned(name, pattern, *want, sets=(), quiet=False):
     text = subprocess.run(command, capture_output=True, text=True).stderr
     found = re.search(pattern, text, re.S)
     good = bool(found) != quiet
-    for got, value in zip(found.groups() if found and not quiet else (), want, strict=not quiet):
+    groups = found.groups() if found else ()
+    good = good and (quiet or len(groups) == len(want))
+    for got, value in zip(groups, want):
         number, unit = re.fullmatch(r"([\d.e+-]+) ?(\w*)", got).groups()
         digits = 10 ** -len(number.partition(".")[2]) if "e" not in number else 0
         error = abs(float(number) - value / UNIT.get(unit, 1))
