@@ -34,11 +34,6 @@ static const char *plural(int64_t n)
     return n == 1 ? "" : "s";
 }
 
-static double mib(int64_t bytes)
-{
-    return (double)bytes / 1048576.0;
-}
-
 /* ---- data ------------------------------------------------------------------------ */
 
 static void check_masks(RtDry *d, const RtTokens *tokens)
@@ -119,7 +114,9 @@ static void check_digests(RtDry *d)
     if (bytes == 0) {
         rt_dry_add(d, "digests", RT_DRY_OK, "known from an earlier run");
     } else {
-        rt_dry_add(d, "digests", RT_DRY_OK, "%.2f MiB are hashed %s", mib(bytes),
+        char a[32];
+        rt_dry_add(d, "digests", RT_DRY_OK, "%s are hashed %s",
+                   rt_bytes(a, sizeof a, bytes),
                    at_once ? "before the first step" : "beside training");
     }
 }
@@ -154,6 +151,7 @@ static void check_memory(RtDry *d)
     const bool copies = f->checkpoint != NULL && !f->wait_for_saves;
     const int64_t saves = copies ? d->ranks * t->snapshot_bytes : 0;
     const int64_t free_bytes = rt_host_free_bytes();
+    char a[32], b[32], c[32];
 #ifdef RT_CUDA
     const int64_t arenas = 0; /* on the devices, which the ranks check */
     const char *elsewhere = " (the GPUs': see launch)";
@@ -161,22 +159,26 @@ static void check_memory(RtDry *d)
     const char *elsewhere = "";
     const int64_t arenas = d->ranks * (t->symmetric_bytes + t->local_bytes);
 #endif
+    rt_bytes(a, sizeof a, arenas);
+    rt_bytes(b, sizeof b, saves);
+    rt_bytes(c, sizeof c, free_bytes);
     if (arenas > free_bytes) {
         d->starts = !d->alone;
-        rt_dry_add(d, "memory", RT_DRY_PROBLEM,
-                   "the arenas of %d rank%s take %.2f MiB, but %.2f MiB are free: fewer "
-                   "ranks on this machine, a smaller micro_batch or recompute need less",
-                   d->ranks, plural(d->ranks), mib(arenas), mib(free_bytes));
-    } else if (arenas + saves > free_bytes) {
-        rt_dry_add(d, "memory", RT_DRY_NOTE,
-                   "%.2f MiB for arenas; the %.2f MiB for copies of saves are not free: "
-                   "training will wait while a checkpoint is written",
-                   mib(arenas), mib(saves));
-    } else {
         rt_dry_add(
-            d, "memory", RT_DRY_OK,
-            "%.2f MiB for arenas%s, %.2f MiB for copies of saves; %.2f MiB are free",
-            mib(arenas), elsewhere, mib(saves), mib(free_bytes));
+            d, "memory", RT_DRY_PROBLEM,
+            "the arenas of %d rank%s take %s, but %s are free: fewer ranks on this "
+            "machine, a smaller micro_batch or recompute need less",
+            d->ranks, plural(d->ranks), a, c);
+    } else if (arenas + saves > free_bytes) {
+        rt_dry_add(
+            d, "memory", RT_DRY_NOTE,
+            "%s for arenas; the %s for copies of saves are not free: training will "
+            "wait while a checkpoint is written",
+            a, b);
+    } else {
+        rt_dry_add(d, "memory", RT_DRY_OK,
+                   "%s for arenas%s, %s for copies of saves; %s are free", a, elsewhere,
+                   b, c);
     }
 }
 

@@ -224,26 +224,27 @@ static void check_disk(Folder *f)
         return; /* nothing will be written */
     find_bytes(f);
     const int64_t n = to_come(f);
-    const double need = (double)n * (double)f->bytes, mib = 1048576;
+    const double need = (double)n * (double)f->bytes;
+    char a[32], b[32], c[32];
     if (statvfs(f->above, &v) != 0) {
         rt_dry_add(d, "disk", RT_DRY_NOTE, "%.300s: %s: its room is not known", f->above,
                    strerror(errno));
         return;
     }
     const double free_bytes = (double)v.f_bavail * (double)v.f_frsize;
-    rt_dry_add(d, "disk", need > free_bytes ? RT_DRY_PROBLEM : RT_DRY_OK,
-               "a checkpoint takes %.2f MiB, %lld more at a time %.2f MiB; %.2f MiB are "
-               "free%s%s",
-               (double)f->bytes / mib, (long long)n, need / mib, free_bytes / mib,
-               d->flags->checkpoint_seconds > 0 && d->flags->keep == 0
-                   ? "; --checkpoint-seconds may write more"
-                   : "",
-               need <= free_bytes    ? ""
-               : d->flags->keep == 0 ? ": --keep K removes old ones"
-               : d->flags->keep == 1
-                   ? ": free some, or name a folder on another disk"
-                   : ": free some, or lower --keep: an old one is removed "
-                     "once a new one is complete");
+    rt_dry_add(
+        d, "disk", need > free_bytes ? RT_DRY_PROBLEM : RT_DRY_OK,
+        "a checkpoint takes %s, %lld more at a time %s; %s are free%s%s",
+        rt_bytes(a, sizeof a, f->bytes), (long long)n,
+        rt_bytes(b, sizeof b, (int64_t)need), rt_bytes(c, sizeof c, (int64_t)free_bytes),
+        d->flags->checkpoint_seconds > 0 && d->flags->keep == 0
+            ? "; --checkpoint-seconds may write more"
+            : "",
+        need <= free_bytes    ? ""
+        : d->flags->keep == 0 ? ": --keep K removes old ones"
+        : d->flags->keep == 1 ? ": free some, or name a folder on another disk"
+                              : ": free some, or lower --keep: an old one is removed "
+                                "once a new one is complete");
 }
 
 /* ---- initial weights ------------------------------------------------------------- */

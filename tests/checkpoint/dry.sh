@@ -17,7 +17,7 @@ dry_runs() {
         --eval "$held" --log "$WORK/dry.jsonl" --stats "$WORK/dry.stats"
     check 'dry run: its data' row data ok '1 file, [0-9]+ tokens: [0-9]+ sequences of 19'
     check 'dry run: its schedule' row schedule ok '6 steps of 16 sequences read 0\.[0-9]+ epochs'
-    check 'dry run: its disk' row disk ok 'a checkpoint takes [0-9.]+ MiB, 3 more at a time'
+    check 'dry run: its disk' row disk ok 'a checkpoint takes [0-9.]+ [KMG]iB, 3 more at a time'
     check 'dry run: its launch' row launch '(ok|note)' '2 ranks met, with equal builds, flags and data'
     check 'dry run: files to write' row output ok '2 files may be written'
     check 'dry run: nothing is written' test ! -e "$ck" -a ! -e "$WORK/dry.jsonl" -a ! -e "$WORK/dry.stats"
@@ -25,7 +25,7 @@ dry_runs() {
     run llama1 2 --checkpoint "$ck" && run llama1 4 --checkpoint "$ck" --resume
     files_of "$ck" >"$WORK/dry.before"
     dry 'goes on from the newest' 0 'step 4 of 6, every hash agrees' llama1 --checkpoint "$ck" --resume --keep 2
-    check 'dry run: room for one more' row disk ok '.* MiB, 1 more at a time'
+    check 'dry run: room for one more' row disk ok '.* [KMG]iB, 1 more at a time'
     dry 'a finished run' 0 'nothing is to do: step 4 is done' llama1 --checkpoint "$ck" --resume --steps 4
     dry 'other mathematics' 1 'resume +PROBLEM .*is of other mathematics' split0 --checkpoint "$ck" --resume
     check 'dry run: what differs is named' grep -q 'checkpoint: *dtypes.param = "f32"' "$WORK/reads.err"
@@ -57,9 +57,9 @@ dry_problems() {
     check 'dry run: both files among them' test "$(grep -c '^  output  *PROBLEM' "$WORK/reads.out")" = 2
     check 'dry run: the launch is tried all the same' row launch '(ok|note)' '2 ranks met'
     export IO_DIR=$WORK LD_PRELOAD=$io
-    IO_MEMORY=100000 dry 'memory' 1 'memory +PROBLEM .* take .* MiB, but 0.[01][0-9] MiB are free' llama1
+    IO_MEMORY=100000 dry 'memory' 1 'memory +PROBLEM .* take .* [KM]iB, but [0-9.]+ KiB are free' llama1
     check 'dry run: without memory no rank starts' row launch note 'not tried'
-    IO_DISK=100000 dry 'the disk' 1 'disk +PROBLEM .*0.10 MiB are free' llama1 --checkpoint "$WORK/dry.new"
+    IO_DISK=100000 dry 'the disk' 1 'disk +PROBLEM .*; [0-9.]+ KiB are free' llama1 --checkpoint "$WORK/dry.new"
     IO_DISK=100000 dry 'the disk, with old ones removed' 1 'disk +PROBLEM .*free some, or lower --keep' \
         llama1 --checkpoint "$WORK/dry.new" --checkpoint-every 1 --keep 2
     export -n IO_DIR LD_PRELOAD
