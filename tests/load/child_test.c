@@ -196,8 +196,12 @@ static void files_come_back(void **unused)
 
 static void codes_come_back(void **unused)
 {
+    Gen g = {0};
+
     (void)unused;
-    ends_with(work_code, EXIT_FIT);
+    assert_int_equal(run(&g, work_code), EXIT_FIT);
+    assert_int_equal(g.base.files.count,
+                     1); /* what does not fit is shown: a plan's pages */
     ends_with(work_diagnostics, EXIT_DIAG);
     ends_with(work_bug, EXIT_BUG);
 }
