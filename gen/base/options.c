@@ -32,7 +32,8 @@ int options_complain(const OptionReader *r)
 
 /* ---- numbers --------------------------------------------------------------------- */
 
-/* A decimal number without a sign; *end: what follows. False: there is none. */
+/* Reads a decimal number without a sign; sets *end to what follows it. False if s does
+ * not begin with one. */
 static bool decimal(const char *s, double *value, const char **end)
 {
     const size_t n = strspn(s, "0123456789.");

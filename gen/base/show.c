@@ -43,14 +43,27 @@ const char *show_bytes_short(Gen *g, int64_t bytes)
     return gen_printf(g, "%.*f %s", v < 100 ? 1 : 0, v, unit[i]);
 }
 
-const char *show_count(Gen *g, double n)
+static const char *thousands(Gen *g, double n, const char *const unit[7])
 {
-    static const char *const unit[] = {" ", " k", " M", " G", " T", " P", " E"};
     int i = 0;
 
     for (; n >= 1000 && i < 6; i++)
         n /= 1000;
     return gen_printf(g, "%.*f%s", i == 0 || n >= 100 ? 0 : 1, n, unit[i]);
+}
+
+const char *show_count(Gen *g, double n)
+{
+    static const char *const unit[] = {" ", " k", " M", " G", " T", " P", " E"};
+
+    return thousands(g, n, unit);
+}
+
+const char *show_many(Gen *g, double n)
+{
+    static const char *const unit[] = {"", " k", " M", " B", " T", " P", " E"};
+
+    return thousands(g, n, unit);
 }
 
 /* 8030261248 as "8 030 261 248". */

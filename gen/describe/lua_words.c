@@ -218,7 +218,8 @@ static const char *plain_syntax(Gen *g, const char *text, const char **help)
     }
     if (!strncmp(text, "unfinished string", 17)) {
         *help = "end it with the quote that it begins with, on the same line";
-        return gen_printf(g, "the text %s has no closing quote", token);
+        return word ? gen_printf(g, "the text %s has no closing quote", token)
+                    : "a text has no closing quote";
     }
     if (!strncmp(text, "unfinished long", 15)) {
         *help = "end it with ]]";

@@ -47,23 +47,22 @@ static void push_datasheet(Check *c)
         sandbox_fault(c->L, "gen/lua/machines.lua");
 }
 
-/* Replaces the value on top by that of target.network, if it has one. */
-static void take_own(Check *c, const char *name)
+/* Pushes a value of the datasheet on top, or that of target.network in its place. */
+static void sheet_push(Check *c, const char *name)
 {
-    const char *path = gen_printf(c->g, "target.network.%s", name);
+    const char *own = gen_printf(c->g, "target.network.%s", name);
 
-    if (value_push(c, path) == LUA_TNIL)
-        lua_pop(c->L, 1);
-    else
-        lua_replace(c->L, -2);
+    if (value_push(c, own) != LUA_TNIL)
+        return;
+    lua_pop(c->L, 1);
+    lua_getfield(c->L, -1, name);
 }
 
 static double sheet_num(Check *c, const char *name)
 {
     double x;
 
-    lua_getfield(c->L, -1, name);
-    take_own(c, name);
+    sheet_push(c, name);
     x = lua_tonumber(c->L, -1);
     lua_pop(c->L, 1);
     return x;
@@ -73,8 +72,7 @@ static bool sheet_bool(Check *c, const char *name)
 {
     bool is;
 
-    lua_getfield(c->L, -1, name);
-    take_own(c, name);
+    sheet_push(c, name);
     is = lua_toboolean(c->L, -1);
     lua_pop(c->L, 1);
     return is;

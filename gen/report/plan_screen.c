@@ -223,7 +223,7 @@ void plan_print_screen(Gen *g, Text *t)
     const PlanWarnings w = plan_warnings(g);
 
     text_printf(t, "%s: %s, %s parameters on %" PRId64 " %s%s", m->name, m->arch,
-                show_count(g, (double)plan_params(g)), m->mesh.world_size,
+                show_many(g, (double)plan_params(g)), m->mesh.world_size,
                 m->gpu ? m->gpu : "rank", m->gpu || m->mesh.world_size == 1 ? "" : "s");
     if (m->mesh.world_size > 1)
         text_printf(t, " (replicate %" PRId64 ", shard %" PRId64 "), %s",
@@ -236,7 +236,7 @@ void plan_print_screen(Gen *g, Text *t)
     print_memory(g, t);
     print_time(g, t);
     text_printf(t, "\n%s: %s steps, %s\n", show_tokens(g, g->opt.tokens),
-                show_count(g, ceil(run_of(g).steps)), plan_run_text(g));
+                show_many(g, ceil(run_of(g).steps)), plan_run_text(g));
     for (int i = 0; i < w.count; i++)
         text_printf(t, "%swarning: %s\n", i == 0 ? "\n" : "", w.items[i]);
     text_printf(t, "\nmore: --all, --kernels, --json, --html FILE, --trace FILE\n");

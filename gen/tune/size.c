@@ -253,7 +253,7 @@ static void print_rows(const Size *z, const SizeRows *rows, const char *file)
     if (z->sized == 0)
         print_title(z, rows);
     printf("%s: %s parameters, %" PRId64 " rank%s, %s tokens a step\n", file,
-           show_count(g, (double)p->params), p->world_size, p->world_size == 1 ? "" : "s",
+           show_many(g, (double)p->params), p->world_size, p->world_size == 1 ? "" : "s",
            show_grouped(g, p->step_tokens));
     for (int i = 0; i < rows->count; i++)
         print_row(z, &rows->items[i]);
