@@ -88,7 +88,8 @@ kinds=${KINDS:-$kinds}
 commit=$(git -C "$ROOT" rev-parse --short=7 HEAD 2>/dev/null ||
     cut -c 1-7 "$ROOT/build/gpu/commit" 2>/dev/null)
 [ $quick = 0 ] || OUT=$WORK/quick
-rows_begin "commit $commit, $gpu, driver $driver, toolkit $runtime, $STEPS steps, tune $TUNE"
+rows_begin "commit $commit, $gpu, driver $driver, toolkit $runtime, $STEPS steps, tune $TUNE" ||
+    { bad "$OUT can be written"; finish; }
 
 # ---- one row ----------------------------------------------------------------------------
 
@@ -178,6 +179,8 @@ copy_row() {
         sed -n 's/^copy: \([0-9.]*\).*/gbs \1/p' "$WORK/copied"
 }
 
+row_keep_of() { row_keep "$1" "$2" <"$WORK/row"; }
+
 # row NAME KIND COMMAND...: unless it is there, measured and kept
 row() {
     local name=$1 kind_of_row=$2 code
@@ -192,8 +195,7 @@ row() {
     elif [ $code != 0 ]; then
         bad "$name, $kind_of_row" "$WORK/log"
     else
-        row_keep "$name" "$kind_of_row" <"$WORK/row"
-        ok "$name, $kind_of_row"
+        check "$name, $kind_of_row: is kept" row_keep_of "$name" "$kind_of_row"
     fi
 }
 

@@ -9,7 +9,7 @@
 rows_begin() {
     rows_head=$1
     archive=$WORK/archive
-    mkdir -p "$OUT" "$archive"
+    mkdir -p "$OUT" "$archive" || return
     if [ -e "$OUT/bench.rows" ] && [ "$(head -n 1 "$OUT/bench.rows")" = "# $rows_head" ]; then
         [ ! -e "$OUT/bench.tar.gz" ] || tar -C "$archive" -xzf "$OUT/bench.tar.gz"
         return
@@ -23,10 +23,9 @@ row_is_there() { grep -q "^$1 $2 " "$OUT/bench.rows"; } # MODEL KIND
 
 # row_keep MODEL KIND: of the lines of stdin. The archive first: what a row says is in it.
 row_keep() {
-    tar -C "$archive" -czf "$OUT/bench.tar.gz.new" . && mv "$OUT/bench.tar.gz.new" "$OUT/bench.tar.gz"
-    { cat "$OUT/bench.rows" && sed "s/^/$1 $2 /"; } >"$OUT/bench.rows.new" &&
-        mv "$OUT/bench.rows.new" "$OUT/bench.rows"
-    rows_tables
+    tar -C "$archive" -czf "$OUT/bench.tar.gz.new" . && mv "$OUT/bench.tar.gz.new" "$OUT/bench.tar.gz" &&
+        { cat "$OUT/bench.rows" && sed "s/^/$1 $2 /"; } >"$OUT/bench.rows.new" &&
+        mv "$OUT/bench.rows.new" "$OUT/bench.rows" && rows_tables
 }
 
 # profile_kinds PROFILE WISDOM: a line for each kind of kernel of a step, "kind|seconds|share|alone":

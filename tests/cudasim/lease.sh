@@ -5,9 +5,9 @@
 # A killed call's rows: RUNS times a process that keeps rows is killed at a random moment; what is
 # there then has whole rows, none that was there is gone, and each has its file in the archive.
 kept_rows() {
-    local runs=12 i before=0 now wrong=0 pid
-    export OUT=$WORK/rows gpu='a GPU' STEPS=1
-    cat >"$WORK/rows.sh" <<'END'
+    local runs=12 i before=0 now=0 wrong=0 pid
+    export OUT=$WORK/lease_rows gpu='a GPU' STEPS=1
+    cat >"$WORK/lease_rows.sh" <<'END'
 WORK=$(mktemp -d "$0.XXXXXX")
 . "$1/tests/bench/gpu_rows.sh"
 rows_begin "commit 1, $gpu"
@@ -15,12 +15,12 @@ for n in $(seq 40); do
     row_is_there model$n generated && continue
     echo "$n" >"$archive/model$n.profile.json"
     { echo "shape $n"; echo "tokens_per_second $n"; echo "mfu 0.5"
-      for k in 1 2 3 4 5 6 7; do echo "kernels kind $k|0.1|0.2|-"; done; } |
-        row_keep model$n generated
+      for k in 1 2 3 4 5 6 7; do echo "kernels kind $k|0.1|0.2|-"; done; } >"$WORK/row"
+    row_keep model$n generated <"$WORK/row"
 done
 END
-    for ((i = 0; ; i++)); do
-        setsid bash "$WORK/rows.sh" "$ROOT" 2>"$WORK/rows.err" &
+    for ((i = 0; i <= runs; i++)); do # the last one ends by itself
+        setsid bash "$WORK/lease_rows.sh" "$ROOT" 2>"$WORK/lease_rows.err" &
         pid=$!
         if [ $i -lt $runs ]; then
             random 300
@@ -36,7 +36,6 @@ END
             [ "$(grep -c '^| model[0-9]* | generated | [0-9]' "$OUT/bench.md" 2>/dev/null || :)" -le $now ] ||
             wrong=$((wrong + 1))
         before=$now
-        [ $i -lt $runs ] || break
     done
     check "calls that are killed keep whole rows ($runs kills, then $now rows)" test $wrong = 0 -a $now = 40
     check "and the tables have all of them" test \
@@ -50,7 +49,7 @@ END
 # The tables in RESULTS stand once, however many calls wrote them.
 recorded_rows() {
     (
-        OUT=$WORK/record gpu='a GPU' STEPS=1
+        OUT=$WORK/lease_record gpu='a GPU' STEPS=1
         . "$ROOT/tests/bench/gpu_rows.sh"
         printf '# Results\n\n## One GPU: a GPU\n\n2020-01-01, commit 0: `tests/bench/gpu.sh`. Before.\n\n## Others\n\nstay\n' \
             >"$WORK/RESULTS"
