@@ -18,6 +18,7 @@ for n in $(seq 40); do
       for k in 1 2 3 4 5 6 7; do echo "kernels kind $k|0.1|0.2|-"; done; } >"$WORK/row"
     row_keep model$n generated <"$WORK/row"
 done
+rows_tables # as gpu.sh ends
 END
     for ((i = 0; i <= runs; i++)); do # the last one ends by itself
         setsid bash "$WORK/lease_rows.sh" "$ROOT" 2>"$WORK/lease_rows.err" &

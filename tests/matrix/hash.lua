@@ -277,7 +277,9 @@ local optimizer_file = dofile(root .. "/gen/lua/optimizer.lua")
 optimizers = { names = {}, halves = {}, of_matrices = "", dtypes = optimizer_file.dtypes }
 local made = {}
 local function rule_of(name)
-    local env = setmetatable({ op = function(rule) return rule end }, { __index = _G })
+    local function same(rule) return rule end
+    local op = setmetatable({ map = same }, { __call = function(_, rule) return same(rule) end })
+    local env = setmetatable({ op = op }, { __index = _G })
     return assert(loadfile(root .. "/templates/ops/" .. name .. "/op.lua", "t", env))()
 end
 for name in io.popen("ls '" .. root .. "/templates/ops'"):lines() do
