@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* show.c: figures as text. In: shapes, bytes, counts. Out: the form in which all reports
- * and messages print them. */
+/* show.c: figures as text. In: shapes, bytes, counts, seconds. Out: the form in which all
+ * reports, messages and emitted files print them. */
 #include "base/show.h"
 
 #include <inttypes.h>
@@ -18,29 +18,34 @@ const char *show_shape(Gen *g, const int64_t *dim, int n_dims)
     return t.s;
 }
 
+static double in_units(int64_t bytes, const char **unit)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+    double v = (double)bytes / 1024;
+    int i = 0;
+
+    for (; v >= 1024 && i < 4; i++)
+        v /= 1024;
+    *unit = units[i];
+    return v;
+}
+
 const char *show_bytes(Gen *g, int64_t bytes)
 {
-    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    double v = (double)bytes;
-    int u = 0;
-    if (bytes < 1024)
-        return gen_printf(g, "%" PRId64 " B", bytes);
-    for (; v >= 1024 && u < 5; u++)
-        v /= 1024;
-    return gen_printf(g, "%.2f %s", v, unit[u]);
+    const char *unit;
+    const double v = in_units(bytes, &unit);
+
+    return bytes < 1024 ? gen_printf(g, "%" PRId64 " B", bytes)
+                        : gen_printf(g, "%.2f %s", v, unit);
 }
 
 const char *show_bytes_short(Gen *g, int64_t bytes)
 {
-    static const char *const unit[] = {"KiB", "MiB", "GiB", "TiB"};
-    double v = (double)bytes / 1024;
-    int i = 0;
+    const char *unit;
+    const double v = in_units(bytes, &unit);
 
-    if (bytes < 1024)
-        return gen_printf(g, "%" PRId64 " bytes", bytes);
-    for (; v >= 1024 && i < 3; i++)
-        v /= 1024;
-    return gen_printf(g, "%.*f %s", v < 100 ? 1 : 0, v, unit[i]);
+    return bytes < 1024 ? gen_printf(g, "%" PRId64 " bytes", bytes)
+                        : gen_printf(g, "%.*f %s", v < 100 ? 1 : 0, v, unit);
 }
 
 static const char *thousands(Gen *g, double n, const char *const unit[7])
@@ -77,25 +82,34 @@ const char *show_grouped(Gen *g, int64_t n)
     return t.s;
 }
 
-const char *show_seconds(Gen *g, double seconds)
+const char *show_seconds_to(Gen *g, double seconds, int digits)
 {
-    return seconds >= 864000 ? gen_printf(g, "%.4g days", seconds / 86400)
-           : seconds >= 7200 ? gen_printf(g, "%.3g h", seconds / 3600)
-           : seconds >= 120  ? gen_printf(g, "%.3g min", seconds / 60)
-           : seconds >= 0.1  ? gen_printf(g, "%.3g s", seconds)
-           : seconds >= 1e-4 ? gen_printf(g, "%.3g ms", 1e3 * seconds)
-                             : gen_printf(g, "%.3g us", 1e6 * seconds);
+    return seconds >= 864000 ? gen_printf(g, "%.*g days", digits + 1, seconds / 86400)
+           : seconds >= 7200 ? gen_printf(g, "%.*g h", digits, seconds / 3600)
+           : seconds >= 120  ? gen_printf(g, "%.*g min", digits, seconds / 60)
+           : seconds >= 0.1  ? gen_printf(g, "%.*g s", digits, seconds)
+           : seconds >= 1e-4 ? gen_printf(g, "%.*g ms", digits, 1e3 * seconds)
+                             : gen_printf(g, "%.*g us", digits, 1e6 * seconds);
 }
 
-const char *show_number(Gen *g, double x)
+const char *show_seconds(Gen *g, double seconds)
+{
+    return show_seconds_to(g, seconds, 3);
+}
+
+const char *show_shortest(Gen *g, double x)
 {
     char s[40];
     int digits = 1;
 
-    if (x == floor(x) && fabs(x) < 1e15)
-        return gen_printf(g, "%.0f", x);
     do {
         snprintf(s, sizeof s, "%.*g", digits, x);
     } while (strtod(s, NULL) != x && digits++ < 17);
     return gen_strdup(g, s);
+}
+
+const char *show_number(Gen *g, double x)
+{
+    return x == floor(x) && fabs(x) < 1e15 ? gen_printf(g, "%.0f", x)
+                                           : show_shortest(g, x);
 }

@@ -4,6 +4,7 @@
 #include "hf/hf.h"
 
 #include "base/json_place.h"
+#include "base/show.h"
 #include "describe/load.h"
 
 #include <errno.h>
@@ -110,16 +111,9 @@ bool hf_bool(const Config *c, const char *path, bool missing)
 
 const char *hf_digits(Gen *g, double x)
 {
-    char s[40], *e;
-    int digits = 1;
+    const char *s = show_shortest(g, x), *e = strchr(s, 'e');
 
-    do {
-        snprintf(s, sizeof s, "%.*g", digits, x);
-    } while (strtod(s, NULL) != x && digits++ < 17);
-    e = strchr(s, 'e');
-    if (!e)
-        return gen_strdup(g, s);
-    return gen_printf(g, "%.*se%d", (int)(e - s), s, atoi(e + 1));
+    return !e ? s : gen_printf(g, "%.*se%d", (int)(e - s), s, atoi(e + 1));
 }
 
 /* Fills root; false with a message. */

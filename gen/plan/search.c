@@ -377,11 +377,6 @@ void search_answer(Gen *g, const Cost *cost)
 
 /* ---- for the reader -------------------------------------------------------------- */
 
-static const char *milliseconds(Gen *g, int64_t ps)
-{
-    return gen_printf(g, "%.3g ms", (double)ps * 1e-9);
-}
-
 void search_print(Gen *g, Text *t)
 {
     const Search *s = g->search;
@@ -393,8 +388,9 @@ void search_print(Gen *g, Text *t)
     for (int d = 0; d < s->dims.count; d++) {
         const Dim *dim = &s->dims.items[d];
         int v = s->tried.items[s->best].v[d];
-        const char *price = gen_printf(g, "%s for %s", milliseconds(g, dim->ps),
-                                       show_bytes(g, dim->bytes));
+        const char *price =
+            gen_printf(g, "%s for %s", show_seconds(g, (double)dim->ps * 1e-12),
+                       show_bytes(g, dim->bytes));
         if (dim->kind == DIM_SOME) {
             int n = 0;
             for (int i = 0; i < dim->n; i++)

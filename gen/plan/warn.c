@@ -131,10 +131,11 @@ static void warn_no_overlap(Gen *g)
         diag_add(g, DIAG_WARNING, model_pos(g, "target.comm_thread"),
                  "a larger micro_batch or seq, more blocks in a unit (wrap), or fewer "
                  "ranks",
-                 "target.comm_thread: the collectives of a micro-step take about %.3g ms "
-                 "and its mathematics %.3g ms (%s): at most %.0f %% of "
+                 "target.comm_thread: the collectives of a micro-step take about %s "
+                 "and its mathematics %s (%s): at most %.0f %% of "
                  "them can run beside it",
-                 (double)moves * 1e-9, (double)computes * 1e-9, cost_source(g),
+                 show_seconds(g, (double)moves * 1e-12),
+                 show_seconds(g, (double)computes * 1e-12), cost_source(g),
                  100.0 * (double)computes / (double)moves);
 }
 

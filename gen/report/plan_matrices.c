@@ -29,11 +29,10 @@ void plan_print_matrices(Gen *g, Text *t)
                 g->matrices.count, g->model.optimizer->name, g->batches.count,
                 g->batches.count == 1 ? "" : "es", others,
                 frozen ? gen_printf(g, ", %" PRId64 " frozen", frozen) : "");
-    text_printf(
-        t,
-        "  %.4g flops a step; the busiest ranks of each batch do %.2f of an equal "
-        "share\n",
-        all, longest * (double)g->model.mesh.world_size / all);
+    text_printf(t,
+                "  %sFLOP a step; the busiest ranks of each batch do %.2f of an equal "
+                "share\n",
+                show_count(g, all), longest * (double)g->model.mesh.world_size / all);
     moved = matrices_moved(g, -1, 0);
     if (g->model.mesh.world_size > 1)
         text_printf(t, "  rank 0 receives in a step: %s to own, %s of results\n",

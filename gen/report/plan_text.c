@@ -63,11 +63,10 @@ static void print_recompute(Gen *g, Text *t)
         text_printf(t, "recomputed: nothing\n\n");
         return;
     }
-    text_printf(t,
-                "recomputed: %d of %d blocks%s: %s not kept, %.4g flops a micro-batch\n",
+    text_printf(t, "recomputed: %d of %d blocks%s: %s not kept, %sFLOP a micro-batch\n",
                 n[KEEP_INPUT] + n[KEEP_SOME], of,
                 n[KEEP_SOME] ? gen_printf(g, ", %d of them in part", n[KEEP_SOME]) : "",
-                show_bytes(g, bytes), recomputed_flops(g));
+                show_bytes(g, bytes), show_count(g, recomputed_flops(g)));
     for (int c = 0; n[KEEP_SOME] && c < g->classes.count; c++) {
         const Class *k = g->classes.items[c];
         if (!drops_some(g, k))
@@ -249,10 +248,9 @@ static void print_layout(Gen *g, Text *t)
                     alike - 1);
         for (int k = 0; k < s->n_params; k++) {
             const Param *p = &g->params.items[s->params[k]];
-            text_printf(t, "    %14" PRId64 "  %s [", p->offset_elems, p->name);
-            for (int d = 0; d < p->decl->n_dims; d++)
-                text_printf(t, "%s%" PRId64, d ? ", " : "", p->decl->dim[d]);
-            text_printf(t, "]%s\n", p->n_uses > 1 ? " tied" : "");
+            text_printf(t, "    %14" PRId64 "  %s %s%s\n", p->offset_elems, p->name,
+                        show_shape(g, p->decl->dim, p->decl->n_dims),
+                        p->n_uses > 1 ? " tied" : "");
         }
     }
     text_printf(t, "\n");
@@ -293,8 +291,9 @@ static void print_schedule(Gen *g, Text *t)
                                                                   : "\n",
                     show_bytes(g, moved.replicate));
     }
-    text_printf(t, "  predicted %.3g s a step (%s), %.4g flops per token\n\n",
-                p->step_seconds, cost_source(g), plan_flops_per_token(g));
+    text_printf(t, "  predicted %s a step (%s), %sFLOP per token\n\n",
+                show_seconds(g, p->step_seconds), cost_source(g),
+                show_count(g, plan_flops_per_token(g)));
 }
 
 static void print_memory(Gen *g, Text *t)

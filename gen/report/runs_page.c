@@ -40,7 +40,8 @@ static const char *show_memory(Gen *g, double x)
     return x > 0 && x < 9e18 ? show_bytes(g, (int64_t)x) : unknown;
 }
 
-static const char *show_time(Gen *g, double seconds)
+/* How long a run took, of which all minutes count. */
+static const char *show_elapsed(Gen *g, double seconds)
 {
     const int64_t s = seconds >= 0 && seconds < 9e15 ? (int64_t)(seconds + 0.5) : 0;
 
@@ -117,7 +118,7 @@ static const char *col_skipped(Gen *g, const Row *row)
 }
 static const char *col_time(Gen *g, const Row *row)
 {
-    return show_time(g, row->s.seconds);
+    return show_elapsed(g, row->s.seconds);
 }
 
 static const Column columns[] = {

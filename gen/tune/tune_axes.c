@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune_axes.c: what is tried. In: words FIELD=A,B,C of the command line, or the plan of
  * the description. Out: the axes, and a candidate for every combination of their values
- * behind the description itself, which is candidate 0.
+ * after the description itself, which is candidate 0.
  *
  * Values are written as --set takes them, and are separated by commas outside of
- * brackets and quotes. Combinations that the rules refuse, and doubles, are found when
- * they are planned. */
+ * brackets and quotes. Planning finds the combinations that the rules refuse,
+ * and duplicates. */
 #include "tune/tune.h"
 
 #include <string.h>
@@ -106,22 +106,21 @@ static int named_axis(Tune *t, const char *word)
 
 static void mesh_axis(Tune *t)
 {
-    static const char *const whole[] = {"full_shard", "shard_grad_op", "shard_optimizer",
-                                        "no_shard"};
     const long long world = t->base.world_size, node = t->base.node_ranks;
     TuneAxis *a = add_axis(t, "mesh and strategy");
 
-    for (int i = 0; i < 4; i++)
-        add_value(t, a,
-                  gen_printf(t->g, "mesh.replicate=1 mesh.shard=%lld strategy=%s", world,
-                             whole[i]));
+    for (int i = 0; i < N_STRATEGIES; i++)
+        if (!strategy_rule((Strategy)i)->copies)
+            add_value(t, a,
+                      gen_printf(t->g, "mesh.replicate=1 mesh.shard=%lld strategy=%s",
+                                 world, strategy_name((Strategy)i)));
     for (long long copies = 2; copies < world; copies *= 2)
         if (copies <= 8 || copies * node == world)
             add_value(t, a,
                       gen_printf(t->g,
                                  "mesh.replicate=%lld mesh.shard=%lld "
-                                 "strategy=hybrid_shard",
-                                 copies, world / copies));
+                                 "strategy=%s",
+                                 copies, world / copies, strategy_name(HYBRID_SHARD)));
 }
 
 static void wrap_axis(Tune *t)

@@ -70,9 +70,10 @@ static void add_rows(Gen *g, Text *t, const Tune *u)
             html_text(t, c->failed);
             html_add(t, "</small>");
         }
-        text_printf(t, "</th><td>%.4g s</td>", c->plan.seconds);
-        html_add(t, c->median > 0 ? gen_printf(g, "<td>%.4g s</td>", c->median)
-                                  : "<td>&ndash;</td>");
+        text_printf(t, "</th><td>%s</td>", show_seconds_to(g, c->plan.seconds, 4));
+        html_add(t, c->median > 0
+                        ? gen_printf(g, "<td>%s</td>", show_seconds_to(g, c->median, 4))
+                        : "<td>&ndash;</td>");
         text_printf(t, "<td>%d</td><td>%s</td><td>%s</td></tr>\n", c->step_seconds.count,
                     seconds > 0 ? gen_printf(g, "%.4g", tune_rate(c, seconds))
                                 : "&ndash;",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tune_print.c: what tuning found. In: the candidates, ranked and some of them measured.
- * Out: a table, or JSON, on stdout; the best one as a description. */
+/* tune_print.c: what tuning found. In: the candidates, ranked and some of them
+ * measured. Out: a table or JSON on stdout; the best one as a description. */
 #include "tune/tune.h"
 
 #include "base/show.h"
@@ -14,11 +14,10 @@ enum { TOP = 10 };
 
 /* ---- the table ------------------------------------------------------------------- */
 
+/* Four digits, as candidates are alike. */
 static const char *seconds_text(Gen *g, double s)
 {
-    return s <= 0    ? "-"
-           : s < 100 ? gen_printf(g, "%.4f s", s)
-                     : gen_printf(g, "%.3g s", s);
+    return s > 0 ? show_seconds_to(g, s, 4) : "-";
 }
 
 const char *tune_sets_of(const Tune *t, const Candidate *c)
@@ -45,7 +44,8 @@ static const char *measured_text(Gen *g, const Candidate *c)
 
 static void print_row(const Tune *t, Text *to, int place, const Candidate *c)
 {
-    const bool any = tune_best(t)->median > 0; /* rates are all of one kind */
+    const bool any = tune_best(t)->median >
+                     0; /* all rows show measured rates, or all predicted ones */
     const double seconds = any ? c->median : c->plan.seconds;
 
     text_printf(to, "%4d  %11s  %14s  %10s  %10s  %s\n", place,
