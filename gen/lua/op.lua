@@ -44,6 +44,11 @@
 --     check_cudnn = function(n) return problem end,    what cuDNN's kernel, which cudnn.cu
 --                                                      launches, cannot do
 --     flops     = function(n) ... end,  bytes = function(n) ... end,   knows n.elem_bytes, too
+--     cost      = "copy",          the kernel's class of rates: attention, attention_bwd, norm,
+--                                  elementwise, copy. Default: norm if an axis is a
+--                                  reduction, else elementwise
+--     products  = function(n) return { { "nt", m, n, k, times } } end,   the matrix products it
+--                                  calls, if it does, each that many times (1)
 --     backward  = function(g, n, d) return { x = gradient } end,
 --     expands   = function(g, n) return { y = value } end,        fused ops
 --     reference = function(n) ... end,  cases = function(r) ... end,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_test.c: runs tests/ops/op_test.lua, which tests op folders, in the
  * generator's own sandbox. In: op folders, built in or from outside. Out: the number of
- * failures, each printed. What Lua cannot do is here: infer a node, render, compile and
- * run kernels on typed buffers. */
+ * failures, each printed. This file does what Lua cannot: infer a node, render, compile
+ * and run kernels on typed buffers. */
 #include "op_test/op_test.h"
 
 #include "base/sandbox.h"
@@ -21,10 +21,10 @@ static struct {
     } nodes;
     bool cuda;
     int env; /* of the script */
-    const OpRule
-        *op; /* what is tested now, and the key of its rule, or a file beside it */
+    /* What is tested now: an op, and a key of its rule or a file of its folder. */
+    const OpRule *op;
     const char *key;
-    int shown; /* failures of that */
+    int shown; /* its failures */
 } test;
 
 /* ---- operands from Lua ----------------------------------------------------------- */
@@ -314,8 +314,8 @@ static int l_of_products(lua_State *L)
 
 /* ---- what a person reads --------------------------------------------------------- */
 
-/* at(op, key, what): what is tested from now on, where it stands (a key of the rule, or a
- * file of the folder); what: the kernels that run, if a crash would be theirs */
+/* at(op, key, what): names what is tested next by a key of the op's rule, or a file of
+ * its folder; what: the kernels that run, which a crash is blamed on */
 static int l_at(lua_State *L)
 {
     const OpRule *op = check_op(L, 1);
@@ -333,7 +333,7 @@ static int l_at(lua_State *L)
     return 0;
 }
 
-/* fail(text): a check of what `at` named does not hold */
+/* fail(text): reports a check that failed, at what `at` named */
 static int l_fail(lua_State *L)
 {
     enum { MOST = 3 }; /* messages of one thing; the others are counted */
@@ -376,7 +376,7 @@ static void open_generator(Gen *g, const char *ops_dir)
     g->model.loss_chunk_tokens = 16;
     g->L = sandbox_open(g);
     sandbox_budget(g->L, INT64_MAX / 4, (size_t)4 << 30);
-    lua_gc(g->L, LUA_GCRESTART); /* references leave much behind */
+    lua_gc(g->L, LUA_GCRESTART); /* references make much garbage */
     ops_load(g);
     diag_stop_on_errors(g);
 }
@@ -407,6 +407,7 @@ static void push_host(lua_State *L, const OpTestOptions *o)
     luaL_newlib(L, host);
     op_test_numbers(L);
     emit_str(L, "only", o->only);
+    emit_str(L, "ops", o->ops ? o->ops : "templates/ops");
     emit_int(L, "cases", o->cases);
     emit_int(L, "seed", o->seed);
     emit_bool(L, "digests", o->digests);
@@ -417,7 +418,7 @@ static void push_host(lua_State *L, const OpTestOptions *o)
     emit_bool(L, "device", o->device != NULL);
 }
 
-/* A mistake that ends the script: mostly in a function of the rule that is tested. */
+/* Reports the error that ended the script, mostly in a function of the tested rule. */
 static int report_mistake(lua_State *L)
 {
     if (test.o->person && test.op) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test.h: the test of op folders, for test_op.c, the command, and for this repository's own
- * test; and what op_test.c (Lua's window on the generator), op_test_numbers.c (on single
- * numbers), op_test_run.c (on a call of a kernel), op_test_kernels.c (kernels as machine
- * code) and op_test_cuda.c (what launchers of CUDA kernels ask for) share. */
+/* op_test.h: the test of op folders, which the command (test_op.c) and this repository's own
+ * test call, and what its files share: op_test.c gives Lua the generator, op_test_numbers.c the
+ * runtime's arithmetic on single numbers, op_test_run.c a call of a kernel; op_test_kernels.c
+ * compiles kernels, and op_test_cuda.c is the runtime for launchers of CUDA kernels. */
 #ifndef OP_TEST_H
 #define OP_TEST_H
 
@@ -36,6 +36,7 @@ typedef struct OpTestOptions {
 
 /* Returns the number of failures; -1: a mistake ended it, after its message. */
 int op_test(Gen *g, const OpTestOptions *o);
+
 /* test_op_tools.c */
 /* Writes the sources that kernels are compiled with to the folder; false: after a message. */
 bool test_op_sources(Gen *g, const char *folder);

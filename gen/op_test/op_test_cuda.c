@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test_cuda.c: what the host part of an op's cuda.cu asks of the runtime (rt_cuda.h).
- * In: kernels by name, launches, products. Out: they are run, on a real device
+/* op_test_cuda.c: the runtime (rt_cuda.h) that the host part of an op's cuda.cu calls.
+ * In: kernels by name, launches, products. Out: they run on a real device
  * (tests/ops/op_test_gpu.c), or at once on the simulated one, where products are plain
  * loops. */
 #define RT_CUDA 1
@@ -144,7 +144,7 @@ uint32_t rt_noise_stream(const RtUpdateRun *run)
 
 /* ---- around a call --------------------------------------------------------------- */
 
-/* What a real device has copies of. */
+/* What was copied to a real device. */
 static struct {
     const void *host;
     void *at;

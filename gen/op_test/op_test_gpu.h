@@ -9,8 +9,8 @@
 struct RtKernel; /* rt_cuda.h */
 struct RtMatmul;
 
-/* A real device: what the shared object of op_test_gpu.c, which --device names, has as
- * `op_test_gpu`. It needs the CUDA runtime, op_test does not. */
+/* A real device. The shared object of op_test_gpu.c, which --device names, exports it as
+ * `op_test_gpu`, so that op_test itself does not need the CUDA runtime. */
 typedef struct OpDevice {
     /* "sm_90a", or NULL with error set */
     const char *(*open)(char *error, size_t bytes);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test_numbers.c: how single numbers are rounded, split and joined, for op_test.lua:
- * by the runtime's own functions. In: numbers of Lua. Out: numbers of Lua. */
+/* op_test_numbers.c: rounds, splits and joins single numbers for op_test.lua, by the
+ * runtime's own functions. In: numbers of Lua. Out: numbers of Lua. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 #endif
 #include "op_test/op_test.h"
 
 #include <dlfcn.h>
-
 #include <math.h>
 
 const RtParam run_param = {.name = "layers.1.w"};
@@ -43,7 +42,6 @@ static int l_noise(lua_State *L)
     const RtUpdateRun run = {.param = &run_param, .element = RUN_ELEMENT};
     static const char *const sites[] = {"master", "moment1", "moment2", NULL};
     uint16_t noise;
-
     void (*runtime_noise)(const RtUpdate *, const RtUpdateRun *, int, int64_t, int64_t,
                           uint16_t *);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_test_run.c: one call of a kernel, for op_test.lua. In: its operands as lists of
- * numbers. Out: what it left in them, as numbers and as bytes, and what it did that it
- * must not. */
+ * numbers. Out: what it left in them, as numbers and as bytes, and the first thing that
+ * it did wrong. */
 #include "op_test/op_test.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct Run {
     char *data[MAX_OPERANDS];
     RtUpdate update;
     RtUpdateRun update_run;
-    int64_t before; /* elements of an optimizer's operands that are not of the run */
+    int64_t before; /* elements of an optimizer's operands that come before the run */
 } Run;
 
 static double number_field(lua_State *L, int index, const char *key)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_op.c: `fsdpgen test-op DIR`. In: a folder of op folders. Out: a line for each op,
  * messages with places, an exit code. Kernels run in a child process, so that a crash
- * becomes a message, too. They are the user's own code and run with the user's rights:
- * no jail could hold what a trainer runs freely. */
+ * becomes a message, too. They are the user's own code and run with the user's rights,
+ * without a jail, as they do in a trainer. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* nftw, strsignal */
 #endif
@@ -20,8 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char marker[] =
-    "FSDPGEN_TEST_OP_ASAN"; /* the process that has it preloaded */
+/* In the environment of the process that has AddressSanitizer preloaded. */
+static const char marker[] = "FSDPGEN_TEST_OP_ASAN";
 
 static int remove_one(const char *path, const struct stat *s, int kind, struct FTW *at)
 {
@@ -29,7 +29,7 @@ static int remove_one(const char *path, const struct stat *s, int kind, struct F
     return remove(path);
 }
 
-/* The folder for C and machine code: --keep's, or one that goes when the test ends. */
+/* The folder for C and machine code: --keep's, or one that is removed at the end. */
 static const char *open_work(Gen *g)
 {
     const char *temporary = getenv("TMPDIR");
@@ -51,8 +51,8 @@ static const char *open_work(Gen *g)
     return NULL;
 }
 
-/* AddressSanitizer's library must be the first of a process: restarts it. Returns
- * where there is none to preload, or it is preloaded already. */
+/* Starts this program again with AddressSanitizer's library, which must be the first of a
+ * process. Returns if there is none to preload, or it is preloaded already. */
 static int preload_asan(Gen *g, const char *work, char **argv)
 {
     const char *library = getenv(marker) ? NULL : test_op_asan(g, work);
@@ -86,7 +86,7 @@ static _Noreturn void run_test(Gen *g, OpTestOptions *o)
     _exit(code);
 }
 
-/* Signals that come from outside, which no kernel raises. */
+/* Signals that others send; no kernel raises them. */
 static bool from_outside(int signal)
 {
     return signal == SIGINT || signal == SIGTERM || signal == SIGHUP ||
@@ -118,7 +118,7 @@ static void pass_on(int signal)
     kill(child, signal);
 }
 
-/* Waits for the test; a signal ends the child alone, so that its folder can go. */
+/* Waits for the test. A signal ends only the child, so that the folder is removed. */
 static int watch(Gen *g, OpTestOptions *o)
 {
     int status = 0;
@@ -140,7 +140,7 @@ static int watch(Gen *g, OpTestOptions *o)
     return judge(status, o->flight, g->opt.sanitize != NULL);
 }
 
-/* What a person may name instead of a folder of op folders. */
+/* False, with a message, for anything else that a person may name. */
 static bool is_folder_of_ops(Gen *g, const char *dir)
 {
     struct stat s;

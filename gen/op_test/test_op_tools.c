@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_op_tools.c: what `fsdpgen test-op` needs of this machine. In: the sources that
+/* test_op_tools.c: what `fsdpgen test-op` needs of a machine. In: the sources that
  * fsdpgen carries; CC, CFLAGS, SIM_CXX, CUDA_HOME. Out: a folder with them, the
  * compilers' command lines, the runtime's products as a shared object, the device for
  * kernels of CUDA; or a message that says what is missing. */
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Those of emitted trainers. */
+/* As in the Makefiles of emitted trainers. */
 static const char numeric_flags[] =
     "-std=gnu11 -Wall -Wextra -Wno-psabi -Wno-pass-failed -ffp-contract=off "
     "-fno-fast-math -fno-math-errno "
@@ -144,8 +144,8 @@ static int build_runtime(Gen *g, OpTestOptions *o)
 
 /* ---- CUDA ------------------------------------------------------------------------ */
 
-/* In a process of its own: does the shared object open a GPU? The log has what it says.
- */
+/* Does the shared object open a GPU? Asked in a process of its own, which writes the
+ * log. */
 static bool opens_gpu(const char *so, const char *log)
 {
     pid_t pid = fork();
@@ -181,8 +181,7 @@ static void find_gpu(Gen *g, const char *home, const char *nvcc, OpTestOptions *
     }
 }
 
-/* What compiles kernels as a real toolkit does, where none runs them; its name, or NULL.
- */
+/* Finds nvcc or NVRTC to compile kernels, where no GPU runs them; its name, or NULL. */
 static const char *find_compiler(Gen *g, const char *home, const char *nvcc,
                                  OpTestOptions *o)
 {

@@ -9,11 +9,9 @@
 #include "base/sandbox.h"
 #include "base/names.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const char ops_prefix[] = "templates/ops/";
 
@@ -313,79 +311,14 @@ static void add_embedded(Gen *g)
     }
 }
 
-static bool op_name_ok(const char *name)
-{
-    static const char *const taken[] = {"param", "cut", "tokens", "targets", "starts"};
-
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-        if (!strcmp(name, taken[i]))
-            return false;
-    for (const char *p = name; *p; p++)
-        if (!((*p >= 'a' && *p <= 'z') || *p == '_' ||
-              (*p >= '0' && *p <= '9' && p > name)))
-            return false;
-    return ident_ok(name) && strlen(name) < 64;
-}
-
-static int name_order(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Subfolders of dir, sorted; NULL with a message if dir cannot be read. */
-static char **list_folders(Gen *g, const char *dir, int *count)
-{
-    struct {
-        char **items;
-        int count, cap;
-    } names = {0};
-    DIR *d = opendir(dir);
-    struct dirent *entry;
-
-    if (!d) {
-        diag_add(g, DIAG_ERROR, (Pos){0}, "--ops names a folder of op folders",
-                 "--ops %s: %s", dir, strerror(errno));
-        return NULL;
-    }
-    while ((entry = readdir(d))) {
-        struct stat st;
-
-        if (entry->d_name[0] == '.' ||
-            stat(gen_printf(g, "%s/%s", dir, entry->d_name), &st) != 0 ||
-            !S_ISDIR(st.st_mode))
-            continue;
-        *gen_push(g, &names) = gen_strdup(g, entry->d_name);
-    }
-    closedir(d);
-    if (names.count)
-        qsort(names.items, (size_t)names.count, sizeof *names.items, name_order);
-    *count = names.count;
-    return names.items;
-}
-
 static void add_disk(Gen *g, const char *dir)
 {
     int count = 0;
-    char **names = list_folders(g, dir, &count);
+    const OpFolder *folders = ops_folders(g, dir, &count);
 
-    for (int i = 0; i < count; i++) {
-        const char *folder = gen_printf(g, "%s/%s", dir, names[i]), *text;
-        const char *path = gen_printf(g, "%s/op.lua", folder);
-        size_t bytes;
-        int error = read_whole_file(path, &text, &bytes);
-
-        if (error == ENOENT)
-            continue; /* not an op folder */
-        if (error)
-            diag_add(g, DIAG_ERROR, (Pos){.file = path}, NULL, "%s", file_problem(error));
-        else if (!op_name_ok(names[i]))
-            diag_add(g, DIAG_ERROR, (Pos){.file = path},
-                     "op names match [a-z_][a-z0-9_]*; param, cut, tokens, targets "
-                     "and starts are taken",
-                     "%s cannot be the name of an op", names[i]);
-        else
-            add_folder(g, names[i], folder, text, bytes, true);
-    }
+    for (int i = 0; i < count; i++)
+        add_folder(g, folders[i].name, folders[i].path, folders[i].text, folders[i].bytes,
+                   true);
 }
 
 /* ---- gradients of formulas ------------------------------------------------------- */

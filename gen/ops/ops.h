@@ -166,6 +166,17 @@ void infer_push_n(Gen *g, const Node *node);
 /* The rule's `bytes`, or the size of every operand once. */
 int64_t infer_traffic(Gen *g, const Node *node);
 
+/* ---- ops_folders.c --------------------------------------------------------------- */
+
+typedef struct OpFolder {
+    const char *name, *path; /* "relu2", "ops/relu2" */
+    const char *text;        /* of its op.lua */
+    size_t bytes;
+} OpFolder;
+
+/* The op folders in dir, by name; messages for those that cannot be one. */
+const OpFolder *ops_folders(Gen *g, const char *dir, int *count);
+
 /* ---- node_cost.c ----------------------------------------------------------------- */
 
 /* Fills the rule's OpInfo.cost. */

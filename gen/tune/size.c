@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* size.c: `fsdpgen size MODEL.lua...`. In: descriptions. Out: of each, on each GPU and
- * the ranks of its mesh: whether it fits, a rank's bytes, predicted tokens a second, the
- * hours of all GPUs for a billion tokens or those of --tokens, and what they cost at the
- * prices that are given.
+/* size.c: `fsdpgen size MODEL.lua...`. In: descriptions. Out: for each one and each
+ * GPU, with the ranks of its mesh: whether it fits, a rank's bytes, predicted tokens a
+ * second, the hours of all GPUs for a billion tokens or those of --tokens, and what they
+ * cost at the prices that are given.
  *
  * Ranks on several nodes are planned again with mesh.node, unless the description sets
  * it; a description that does not fit, with recompute = "auto": both change no bit. Rates
@@ -27,7 +27,7 @@ typedef struct Price {
 
 typedef struct Size {
     Gen *g;
-    Text names; /* of GPUs, each with a NUL behind it */
+    Text names; /* of GPUs, each followed by a NUL */
     struct {
         Price *items;
         int count, cap;

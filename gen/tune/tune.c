@@ -4,7 +4,7 @@
  * the given one.
  *
  * Every candidate is planned: those whose bytes exceed the budget, and those that are
- * refused, fall out; the others are ranked by the predicted rate. The best few and the
+ * refused, drop out; the others are ranked by the predicted rate. The best few and the
  * description as it is are then built and run here. */
 #include "tune/tune.h"
 
@@ -106,7 +106,7 @@ static int plan_all(Tune *t)
     return check_any(t);
 }
 
-/* The description has to be legal; that it is too large is what tuning may mend. */
+/* The description must be legal. It may be too large: some candidate may fit. */
 static int plan_base(Tune *t)
 {
     TunePlan fields = {0};
@@ -173,8 +173,8 @@ static OptionList without(Gen *g, const OptionList *sets, const bool *dropped)
     return left;
 }
 
-/* Defaults depend on other fields: what is dropped must leave the same description. So
- * they are dropped one by one where they cannot be dropped together. */
+/* Defaults depend on other fields, and what remains must give the same description. So
+ * fields that cannot be dropped together are dropped one by one. */
 static int drop_each(Tune *t, Candidate *c, uint64_t fields)
 {
     bool *dropped = gen_alloc(t->g, sizeof *dropped * (size_t)(c->sets.count + 1));
@@ -195,7 +195,7 @@ static int drop_each(Tune *t, Candidate *c, uint64_t fields)
     return code;
 }
 
-/* Their changes, and those fields of each as given, are read in one go. */
+/* Reads the changes of all candidates, and their fields as given, in one batch. */
 static int drop_own(Tune *t, Candidate *const *list, int n)
 {
     OptionList *lists = gen_alloc(t->g, sizeof *lists * (size_t)(2 * n + 1));
@@ -247,7 +247,7 @@ static bool is_ours(const char *path)
     return ours;
 }
 
-/* What exists and is not ours is refused before anything is planned. */
+/* Refuses to replace a file that tune did not write, before anything is planned. */
 static int check_output(Gen *g)
 {
     const char *path = g->opt.output;

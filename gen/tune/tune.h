@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune.h: `fsdpgen tune`: which choices outside the hash make a step fastest. tune.c is the command;
- * tune_axes.c says what is tried, tune_plan.c plans each candidate, tune_measure.c builds and runs
- * the best, tune_wisdom.c keeps what was measured, tune_choose.c takes one, tune_print.c says
- * what came out.
+ * tune_axes.c lists the candidates, tune_plan.c plans each, tune_measure.c builds and runs the best,
+ * tune_wisdom.c keeps what was measured, tune_choose.c chooses one, and tune_print.c and tune_page.c
+ * show the result.
  *
- * Order and ties are by the candidates' numbers, so that one machine's measurements give one result,
- * whenever they were made. */
+ * Candidates' numbers decide their order and ties, so the same measurements always give the same
+ * result. */
 #ifndef TUNE_H
 #define TUNE_H
 
@@ -19,12 +19,12 @@ typedef struct TuneAxis {
 } TuneAxis;
 typedef struct TuneAxes { TuneAxis *items; int count, cap; } TuneAxes;
 
-/* What planning says of a description; plain data, which comes out of the child. */
+/* What planning finds out about a description; plain data, because a child sends it. */
 typedef struct TunePlan {
     int code;                /* EXIT_DONE: it fits, EXIT_FIT: too large, EXIT_DIAG: refused */
     uint64_t fields;         /* with fields_only: the hash of all resolved fields, 0: an error */
-    uint64_t numerics, resolved; /* hashes: of the numerics, of all resolved fields, */
-    uint64_t program;        /* of all instructions of a step */
+    uint64_t numerics, resolved; /* hashes of the numerics, of all resolved fields */
+    uint64_t program;        /* and of all instructions of a step */
     int64_t params, bytes, budget_bytes; /* of the model; of a rank */
     double seconds;          /* a step, predicted */
     double usd;              /* an hour of a GPU, by the datasheet of its node; 0: unknown */
@@ -38,8 +38,8 @@ typedef struct TunePlan {
 
 typedef struct Candidate {
     int id;                  /* 0: the description as it is */
-    OptionList sets;         /* beside those of the command line */
-    OptionList changes;      /* of them, those that the description does not say already */
+    OptionList sets;         /* in addition to those of the command line */
+    OptionList changes;      /* those of them that the description does not set already */
     TunePlan plan;
     const char *left_out;    /* why it is not ranked; NULL: it is */
     struct { double *items; int count, cap; } step_seconds; /* measured: the median of each run */
@@ -49,7 +49,7 @@ typedef struct Candidate {
     bool built;
 } Candidate;
 
-typedef struct TuneKnown { const char *set; bool own; } TuneKnown; /* the description says it */
+typedef struct TuneKnown { const char *set; bool own; } TuneKnown; /* own: the description sets it */
 
 typedef struct Tune {
     Gen *g;
@@ -59,7 +59,7 @@ typedef struct Tune {
     struct { Candidate **items; int count, cap; } ranked; /* those that fit, the best first */
     struct { TuneKnown *items; int count, cap; } known;
     int planned, refused, large, twice, other_numerics;
-    int64_t measure;         /* how many are run, beside the description's own */
+    int64_t measure;         /* how many candidates run, not counting the description */
     int64_t steps, minutes;  /* of a run; of all runs and builds */
     const char *work;        /* folder of the trainers */
     bool own_work;           /* ours, and removed at the end */
@@ -68,8 +68,8 @@ typedef struct Tune {
     bool stopped;            /* by a signal */
 } Tune;
 
-/* tune_axes.c. From words FIELD=A,B,C, or without words the axes of a model; then all combinations
- * behind candidate 0. Returns an exit code. */
+/* tune_axes.c. Makes axes of words FIELD=A,B,C, or without words the axes of a model; then adds all
+ * combinations after candidate 0. Returns an exit code. */
 int tune_axes(Tune *t);
 const char *tune_sets_text(Gen *g, const OptionList *sets, const char *between); /* "": none */
 
@@ -89,17 +89,18 @@ int tune_measure(Tune *t);
 /* The median of its runs. */
 void tune_settle(Tune *t, Candidate *c);
 
-/* tune_run.c. Programs of the measurement: each in a group of its own, its output in `log`, killed after
- * the deadline or with us. Returns its exit code, 128 + n after signal n; -1: it was stopped. */
+/* tune_run.c. Runs a program in a process group of its own, its output in `log`. It is killed after its
+ * time, or when we end. Returns its exit code, 128 + n after signal n; -1: it was stopped. */
 int tune_run(const char *const argv[], const char *folder, const char *log, int64_t seconds);
-void tune_signals(void);     /* from now on SIGINT and SIGTERM stop the measurement, and */
-bool tune_signalled(void);   /* are known here */
-void tune_remove(const char *folder); /* with all in it */
+void tune_signals(void);     /* from now on SIGINT and SIGTERM stop the measurement */
+bool tune_signalled(void);   /* did one arrive? */
+void tune_remove(const char *folder); /* and everything in it */
 
-/* tune_choose.c. The one to take: of those measured the fastest that is clearly faster than the
- * description as it is, or that; without measurements the best predicted one. NULL: nothing fits. */
+/* tune_choose.c. The candidate to take: the fastest of those measured as clearly faster than the
+ * description, else the description; without measurements the best predicted one. NULL: nothing
+ * fits. */
 const Candidate *tune_best(const Tune *t);
-const Candidate *tune_fastest(const Tune *t); /* as measured, by chance or not; NULL: none was */
+const Candidate *tune_fastest(const Tune *t); /* measured, even if by chance; NULL: none was */
 bool tune_is_kept(const Tune *t); /* was another one faster, but not clearly? */
 bool tune_is_clear(const Candidate *c, const Candidate *own);
 double tune_rate(const Candidate *c, double seconds); /* tokens a second */
@@ -115,7 +116,7 @@ void tune_print(const Tune *t);
 void tune_print_json(const Tune *t);
 void tune_override(const Tune *t, Text *to); /* the best one, as a description */
 
-/* tune_page.c: the file of --html; may it be written? Both return an exit code. */
+/* tune_page.c, --html: checks that the file may be written; writes it. Both return an exit code. */
 int tune_page_check(Gen *g);
 int tune_page(const Tune *t);
 

@@ -14,7 +14,7 @@ double tune_rate(const Candidate *c, double seconds)
     return seconds > 0 ? (double)c->plan.step_tokens / seconds : 0;
 }
 
-/* Of five runs each, 90 % of the pairs leave one chance in 63 that it is luck. */
+/* With five runs each, chance alone reaches 90 % of the pairs once in 63 times. */
 bool tune_is_clear(const Candidate *c, const Candidate *own)
 {
     const int n = c->step_seconds.count, m = own->step_seconds.count;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune_measure.c: the best candidates, built and run on this machine. In: the ranked
- * candidates. Out: of each the seconds of its steps, and the hash of its weights.
+ * candidates. Out: for each one the seconds of its steps and the hash of its weights.
  *
  * Runs are short and take turns, each round beginning with another candidate, so that
- * what else the machine does falls on all. Runs of one numerics hash must end with equal
- * weights: the promise is checked while it costs nothing. */
+ * other load on the machine affects all of them. Runs of one numerics hash must end with
+ * equal weights; checking this promise here costs nothing. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memrchr */
 #endif
@@ -53,7 +53,7 @@ static int make_work(Tune *t)
         t->work = mkdtemp(own);
     else
         mkdir(t->work, 0777);
-    t->work = t->work ? realpath(t->work, NULL) : NULL; /* runs have other folders */
+    t->work = t->work ? realpath(t->work, NULL) : NULL; /* runs change their folder */
     if (t->work)
         return EXIT_DONE;
     return complain(t, t->g->opt.work ? t->g->opt.work : own, "--work DIR",
@@ -194,7 +194,7 @@ void tune_settle(Tune *t, Candidate *c)
     c->median = median_of(t->g, c->step_seconds.items, c->step_seconds.count);
 }
 
-/* The median of a run's steps behind the first, which warms up; 0: the log has none. */
+/* The median of a run's steps after the first, which warms up; 0: the log has none. */
 static double step_seconds(Tune *t, const char *path)
 {
     const char *text = NULL, *at;

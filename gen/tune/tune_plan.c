@@ -5,9 +5,9 @@
  * Candidates mostly differ in fields that no pass before `checkpoint` reads. So a child
  * makes what they share, up to the pass span, and a copy of it (fork) plans each: it
  * reads the fields again, and if the resolved descriptions differ in other fields too,
- * starts from the beginning. What a description does is bounded by the child's limits,
- * and nothing of one candidate is left when the next is planned. What the passes print is
- * not shown: a candidate that is refused is a row of a table. */
+ * starts from the beginning. The child's limits bound what a description does, and
+ * nothing of one candidate is left when the next is planned. Messages of the passes are
+ * not shown: a refused candidate is a row of a table. */
 #include "tune/tune.h"
 
 #include "base/child.h"
@@ -100,7 +100,7 @@ static OptionList with_sets(Gen *g, const OptionList *first, const OptionList *s
     return all;
 }
 
-/* A Gen of its own for a candidate: the options, and its fields behind those of the
+/* A Gen of its own for a candidate: the options, and its fields after those of the
  * command line. */
 static Gen candidate_gen(Gen *g, const OptionList *sets, const char *command)
 {
@@ -139,7 +139,7 @@ typedef struct Group {
     void *with;
 } Group;
 
-/* With the shared passes if their result is that of the candidate, too. */
+/* Continues after the shared passes if the candidate has their result, too. */
 static void plan_it(Gen *g, const Group *b, TunePlan *plan)
 {
     const OptionList *sets = b->jobs[b->job[b->now]].sets;
@@ -164,7 +164,7 @@ static int plan_in_copy(Gen *g, void *with)
     const Group *b = with;
     Answer a;
 
-    memset(&a, 0, sizeof a); /* its gaps are written, too */
+    memset(&a, 0, sizeof a); /* padding is sent, too */
     a.job = b->job[b->now];
     if (b->fields_only) {
         g->opt.sets = with_sets(g, &b->g->opt.sets, b->jobs[a.job].sets);
@@ -202,7 +202,8 @@ static int plan_in_child(Gen *g, void *with)
 
 /* ---- in the parent --------------------------------------------------------------- */
 
-/* A child has read what anyone may have written: is this one of its candidates? */
+/* Answers of a child, which runs the description, are not trusted: did we ask for this
+ * candidate? */
 static bool asked_for(const Group *b, int job)
 {
     for (int i = 0; i < b->count; i++)

@@ -84,7 +84,7 @@ int tune_run(const char *const argv[], const char *folder, const char *log,
         setpgid(0, 0);
         become(argv, folder, log, parent);
     }
-    setpgid(pid, pid); /* whoever comes first */
+    setpgid(pid, pid); /* the child does so, too: either may be first */
     for (; !has_ended(pid, &status); n++) {
         if (asked < 0 && (signalled || n >= looks)) {
             kill(-pid, SIGTERM);
@@ -94,7 +94,7 @@ int tune_run(const char *const argv[], const char *folder, const char *log,
             kill(-pid, SIGKILL);
         nanosleep(&look, NULL);
     }
-    kill(-pid, SIGKILL); /* what it left behind */
+    kill(-pid, SIGKILL); /* what it started */
     if (asked >= 0)
         return -1;
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

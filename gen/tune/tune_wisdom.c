@@ -2,7 +2,7 @@
 /* tune_wisdom.c: what was measured, for a later run on the same machine. In and out: a
  * file of JSON lines: the first says which machine and generator, each other is one run
  * of one candidate, found again by the hash of all its resolved fields. A line is on the
- * disk before the next run begins; a line that a stop cut short is left out. */
+ * disk before the next run begins; a line that was cut short is skipped. */
 #include "tune/tune.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static int complain(Tune *t, int line, const char *help, const char *text)
     return diag_finish(t->g);
 }
 
-/* "2 cores, AMD EPYC": what a second of it means. */
+/* "2 cores, AMD EPYC": seconds of others say nothing here. */
 static const char *machine(Gen *g)
 {
     FILE *f = fopen("/proc/cpuinfo", "r");
@@ -112,7 +112,7 @@ static bool put(int fd, json_t *o)
     bool good = s != NULL;
 
     if (good)
-        s[n] = '\n'; /* where its NUL was: one write a line */
+        s[n] = '\n'; /* in place of the NUL: a line is one write */
     good = good && file_write_all(fd, s, n + 1);
     free(s);
     json_decref(o);
@@ -130,7 +130,7 @@ int tune_wisdom_add(Tune *t, const Candidate *c, double step_seconds)
         good = put(fd, json_pack("{s:i, s:s, s:s}", "fsdpgen_wisdom", 1, "generator",
                                  FSDPGEN_VERSION, "machine", machine(t->g)));
     else if (good && pread(fd, &last, 1, bytes - 1) == 1 && last != '\n')
-        good = file_write_all(fd, "\n", 1); /* behind a line that was cut short */
+        good = file_write_all(fd, "\n", 1); /* ends a line that was cut short */
     good =
         good && put(fd, json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:f}", "description",
                                   gen_printf(t->g, "%016" PRIx64, c->plan.resolved),

@@ -41,7 +41,7 @@ local function bits()
     return z ~ (z >> 31)
 end
 
--- Golden inputs know nothing of other ops.
+-- Golden inputs do not depend on other ops.
 local function seed_by(text)
     state = 0
     for i = 1, #text do state = (state ~ string.byte(text, i)) * 0x100000001b3 end
@@ -156,7 +156,7 @@ local function apply(name, inputs, attrs)
     return node.outs, node
 end
 
--- A builder for `backward` and `expands` that does at once what it is told, by `run`.
+-- A builder for `backward` and `expands`: `run` computes each op at once.
 local function builder(run)
     return setmetatable({}, {
         __index = function(_, name)
@@ -502,7 +502,8 @@ local function has_kernel(plan, name)
         if missing[#missing] ~= name then missing[#missing + 1] = name end
         return false
     end
-    return check(plan, "%s: no cpu.c", name)
+    if not plan then host.at(name, "cpu.c") end
+    return check(plan, "%s has no kernel: write cpu.c, or its rule as a formula, op.map", name)
 end
 
 -- Kernels of all dtypes for a random case each; cut rows cost two more, so that only the
@@ -554,7 +555,8 @@ for _, name in ipairs(host.names()) do
         tested[name] = tested[#tested]
     end
 end
-check(#tested > 0, host.only and "no op is called %s" or "there is no op folder", host.only)
+check(#tested > 0, host.only and "no op is called %s" or
+      "%s has no op folders: a subfolder with an op.lua for each op", host.only or host.ops)
 
 -- Runs test(plan); what fails is counted for the plan's op.
 local function counted_test(plan, test)
@@ -592,8 +594,6 @@ if host.person then
                    failures))
     return failures
 end
-if #missing > 0 then
-    host.print("op_test: no cuda.cu: " .. table.concat(missing, ", "))
-end
+if #missing > 0 then host.print("op_test: no cuda.cu: " .. table.concat(missing, ", ")) end
 host.print(fmt("op_test: %d ops, %d kernels, %d checks", #tested, kernels, checks))
 return failures

@@ -34,7 +34,9 @@ return function(name, failed, plans)
     if rule.expands then took[#took + 1] = "expansion" end
     local verdict = failed > 0 and string.format("%d FAILED", failed) or "ok"
     if #plans == 0 then verdict = failed > 0 and verdict or "not run: no cuda.cu" end
-    local line = string.format("%-24s %-10s", name, verdict)
-    if #plans > 0 then line = line .. " " .. dtypes_of(plans) .. "; " .. joined(took) end
+    if #plans > 0 then
+        verdict = string.format("%-10s %s; %s", verdict, dtypes_of(plans), joined(took))
+    end
+    local line = string.format("%-24s %s", name, verdict)
     host.print(line)
 end

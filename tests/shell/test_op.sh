@@ -57,6 +57,8 @@ faulty "a crash" squared_relu/cpu.c 's/r \* r/*(volatile int *)0 + r/' \
     '^ops/squared_relu/cpu\.c: error: squared_relu f64/f64: the kernel crashed: Segmentation fault$'
 faulty "a compiler's error" squared_relu/cpu.c 's/r \* r/r * q/' \
     '^ops/squared_relu/cpu\.c: error: its kernels do not compile$'
+faulty "its error, which warnings hide" squared_relu/cpu.c 's/r \* r/r * q/; 1s/^/#warning a\n#warning b\n#warning c\n/' \
+    "^  .*error: .*q.* undeclared"
 faulty "a mistake in a template" squared_relu/cpu.c 's/"r \* r"/"r * r" .. nope/' \
     '^ops/squared_relu/cpu\.c:[0-9]+:[0-9]+: error: '
 check "test-op: and no kernel is blamed" test "$(grep -c ': error: ' err)" = 1
@@ -71,6 +73,16 @@ fi
 fresh
 tried 0 ops --cases 1 --sanitize undefined --keep kept --jobs 1 &&
     check "test-op: --keep has the emitted C" test -s kept/squared_relu_0.c
+rm ops/squared_relu/cpu.c
+tried 1 ops --cases 1 --only squared_relu && check "test-op: a missing kernel" grep -q \
+    '^ops/squared_relu/cpu\.c: error: squared_relu has no kernel: write cpu\.c' err
+mkdir bare && cp -R ops/squared_relu_bwd bare/mine && rm bare/mine/op.lua
+tried 1 bare && check "test-op: a kernel without a rule" grep -qx \
+    'bare/mine: error: there is a cpu.c, but no op.lua' err
+rm -r bare/mine
+tried 1 bare && check "test-op: no op folders" grep -qx \
+    'fsdpgen: error: bare has no op folders: a subfolder with an op.lua for each op' err
+fresh
 tried 4 CC=no-such-compiler ops && check "test-op: no compiler" grep -qx \
     'fsdpgen: error: test-op: `no-such-compiler` does not compile C with OpenMP' err
 tried 1 nowhere && check "test-op: no folder" grep -qx 'fsdpgen: error: nowhere: No such file or directory' err
