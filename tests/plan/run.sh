@@ -32,5 +32,6 @@ part diff . "$here/diff.sh"
 part cost . "$here/cost.sh"
 part screen . "$here/screen.sh"
 part network . "$here/network.sh"
+part published . "$here/published.sh"
 part mistakes mistakes
 finish
