@@ -79,12 +79,22 @@ local function evaluator(formula, program)
   end, formula.flops(all)
 end
 
+-- Rows are independent; elements of a row, where no formula sums over it or reads its length.
+local function cuts_of(formula, program)
+  local nodes = {}
+  for _, out in ipairs(program.outputs) do table.move(out.nodes, 1, #out.nodes, #nodes + 1, nodes) end
+  for _, node in ipairs(formula.order(nodes)) do
+    if formula.reductions[node.op] or node.op == "cols" then return { t = {} } end
+  end
+  return { t = {}, d = {} }
+end
+
 -- The rule of a program. program.inputs and outputs: operands; attrs: those that it reads.
 local function rule_of(tools, program)
   local run, flops = evaluator(tools.formula, program)
   local rule = {
     doc = program.doc, inputs = {}, outputs = {}, attrs = program.attrs,
-    axes = { t = "parallel", d = "parallel" },
+    axes = { t = "parallel", d = "parallel" }, cuts = cuts_of(tools.formula, program),
     flops = function(n) return flops * n.t * n.d end,
     reference = function(n) run(n, tools.formula.exact) end,
     cases = function(r)

@@ -192,6 +192,86 @@ static int l_rule(lua_State *L)
     return 1;
 }
 
+/* cuts(op) -> { { axis, free, ordered }, ... } */
+static int l_cuts(lua_State *L)
+{
+    const OpInfo *info = check_op(L, 1)->info;
+
+    lua_newtable(L);
+    for (int i = 0; i < info->n_cuts; i++) {
+        lua_newtable(L);
+        emit_str(L, "axis", info->cuts[i].axis);
+        emit_bool(L, "free", info->cuts[i].free);
+        emit_bool(L, "ordered", info->cuts[i].ordered);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+/* Places as { [i] = { dim, sections } or "sum" } in field `key` of the table on top. */
+static void push_places(lua_State *L, const char *key, const CutPlace *places, int n)
+{
+    lua_newtable(L);
+    for (int i = 0; i < n; i++) {
+        const CutPlace *p = &places[i];
+
+        if (p->kind == PLACE_WHOLE)
+            continue;
+        if (p->kind == PLACE_SUM) {
+            lua_pushstring(L, "sum");
+        } else {
+            lua_newtable(L);
+            emit_int(L, "dim", p->dim + 1);
+            lua_newtable(L);
+            for (int k = 0; k < p->sections.n; k++) {
+                lua_pushinteger(L, p->sections.elems[k]);
+                lua_rawseti(L, -2, k + 1);
+            }
+            lua_setfield(L, -2, "sections");
+        }
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, key);
+}
+
+/* cut(node id, axis, sections or nil) -> { inputs, outputs, attrs }, or nil */
+static int l_cut(lua_State *L)
+{
+    const Node *n = test.nodes.items[luaL_checkinteger(L, 1)];
+    const char *axis = luaL_checkstring(L, 2);
+    const Cut *cut = NULL;
+    const CutPlace *places;
+    Sections s = {0};
+
+    for (int i = 0; i < n->op->info->n_cuts; i++)
+        if (!strcmp(n->op->info->cuts[i].axis, axis))
+            cut = &n->op->info->cuts[i];
+    if (!cut)
+        return luaL_error(L, "%s has no cut %s", n->op->name, axis);
+    if (lua_istable(L, 3)) {
+        s.n = (int)lua_rawlen(L, 3);
+        s.elems = gen_alloc(test.g, sizeof *s.elems * (size_t)(s.n + 1));
+        for (int i = 0; i < s.n; i++) {
+            lua_rawgeti(L, 3, i + 1);
+            s.elems[i] = luaL_checkinteger(L, -1);
+            lua_pop(L, 1);
+        }
+    }
+    places = cuts_places(test.g, n, cut, s.n ? &s : NULL);
+    if (!places)
+        return 0;
+    lua_newtable(L);
+    push_places(L, "inputs", places, n->n_in);
+    push_places(L, "outputs", places + n->n_in, n->n_out);
+    lua_newtable(L);
+    for (int i = 0; i < cut->n_attrs; i++) {
+        lua_pushstring(L, cut->attrs[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "attrs");
+    return 1;
+}
+
 static int l_names(lua_State *L)
 {
     lua_newtable(L);
@@ -389,6 +469,8 @@ static void push_host(lua_State *L, const OpTestOptions *o)
         {"dtypes", l_dtypes},
         {"rule", l_rule},
         {"names", l_names},
+        {"cuts", l_cuts},
+        {"cut", l_cut},
         {"print", l_print},
         {"hash", l_hash},
         {"kernel", l_kernel},

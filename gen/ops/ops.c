@@ -194,6 +194,7 @@ static void read_rule(Gen *g, OpRule *op)
         lua_pop(L, 1);
     }
     lua_pop(L, 1);
+    cuts_read(g, info);
 }
 
 static bool rule_has(lua_State *L, const OpRule *op, const char *key)

@@ -23,6 +23,42 @@ typedef struct Axis {
     bool reduction;
 } Axis;
 
+/* How an operand takes part when a call is computed in parts along an axis (`cuts` of the rule). An
+ * operand that the cut does not name is an input that every part reads whole. */
+typedef struct CutOperand {
+    const char *name;
+    bool sum;            /* an output: the parts' add up to the whole one */
+    int dim;             /* else it is cut along this dim, from 0 */
+    int64_t times;       /* sections of equal size along it, of dims "2*f" */
+    int n_weights;
+    const char **weight; /* the sections' sizes are in this proportion: names in n */
+} CutOperand;
+
+typedef struct Cut {
+    const char *axis;
+    bool free; /* the axis is a dim, which may itself consist of sections; else an attribute */
+    bool ordered; /* a part has neighbours: the axis has no sections */
+    bool when; /* the rule says of each call whether it may be cut so */
+    int n_attrs, n_operands;
+    const char **attrs; /* a part has its share of these */
+    CutOperand *operands;
+} Cut;
+
+/* Sizes of the sections of a dim, one after the other. Each is cut into equal parts; a part holds
+ * its piece of each. */
+typedef struct Sections {
+    int n;
+    int64_t *elems;
+} Sections;
+
+/* A Cut of a certain call. */
+typedef enum { PLACE_WHOLE, PLACE_CUT, PLACE_SUM } PlaceKind;
+typedef struct CutPlace {
+    PlaceKind kind;
+    int dim;
+    Sections sections;
+} CutPlace;
+
 /* An op that is a formula: ops_map.c. */
 typedef struct OpMap {
     const char *cpu, *cuda; /* the templates that its folder would have */
@@ -35,9 +71,10 @@ typedef struct OpMap {
 } OpMap;
 
 typedef struct OpInfo {
-    int n_attrs, n_axes;
+    int n_attrs, n_axes, n_cuts;
     AttrSpec *attrs;       /* sorted by key */
     Axis *axes;            /* sorted by dim */
+    Cut *cuts;             /* sorted by axis */
     const char *role;      /* "sum": adds two values of one shape; "optimizer"; or NULL */
     const char *evaluates; /* the op whose loss this one makes; or NULL */
     const char *form_of;   /* the op without whose optional outputs this form exists; or NULL */
@@ -176,6 +213,17 @@ typedef struct OpFolder {
 
 /* The op folders in dir, by name; messages for those that cannot be one. */
 const OpFolder *ops_folders(Gen *g, const char *dir, int *count);
+
+/* ---- cuts.c: calls in parts ------------------------------------------------------ */
+
+void cuts_read(Gen *g, OpInfo *info); /* from gen/lua/op.lua's form on top of the stack */
+/* The node's operands cut along the axis: places of inputs, then of outputs; sections: of a free
+ * axis, or NULL for one. Returns NULL if the rule excludes this call. Needs a protected call. */
+CutPlace *cuts_places(Gen *g, const Node *node, const Cut *cut, const Sections *sections);
+/* The sections of the axis that the operand's own sections stand for, or an empty list if they
+ * stand for none. */
+Sections cuts_base(Gen *g, const CutOperand *operand, const Sections *own);
+const CutOperand *cuts_operand(const Cut *cut, const char *name); /* or NULL */
 
 /* ---- node_cost.c ----------------------------------------------------------------- */
 

@@ -60,6 +60,10 @@ fault rmsnorm_bwd op.lua 's/h \* mean))/h * mean * 1.0001))/' 'a gradient, 1e-4 
     rmsnorm
 fault rope op.lua 's/x2 \* cos + x1 \* sin/x2 * cos - x1 * sin/' 'a sign in a reference'
 fault linear op.lua 's/, w = g.linear_dw { d.y, n.x }//' 'a gradient that is missing'
+fault linear op.lua 's/k = { y = "sum" }/k = { y = 2 }/' 'a sum that is called a cut'
+fault rmsnorm_bwd op.lua 's/t = { dw = "sum" }/t = { dw = "sum" }, d = {}/' 'a norm cut by columns'
+fault attention op.lua 's/{ 2, "heads", "kv_heads", "kv_heads" }, o/{ 2, "heads" }, o/' \
+    'heads of queries, keys and values as one section'
 fault layernorm cpu.c 's/(x + at, m, /(x + at, 0, /' 'variance around 0'
 fault rmsnorm cpu.c 's/lit(eps)/lit(eps * 2)/' 'twice the eps'
 fault swiglu cpu.c 's/0.044715/0.044718/' 'a constant in its 6th digit'

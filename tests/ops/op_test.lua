@@ -8,6 +8,7 @@
 --   kernels      cpu.c equals the reference within the dtype's rounding, for f64, f32 and
 --                bf16; the same bits with 1, 2, 3 and 8 threads, and in place where that
 --                is allowed; beta = 1 adds; nothing outside the operands is written
+--   cuts         the parts of a call that is cut are what the rule says: op_test_cuts.lua
 --   rows         rows keep their bits when others are beside them: op_test_rows.lua
 --   fused        the kernel's bits are those of its expansion's kernels, one by one:
 --                op_test_fused.lua
@@ -248,32 +249,7 @@ end
 
 -- ---- kernels ------------------------------------------------------------------------
 
--- Largest distance from the reference: a part of the value, a part of the largest value.
-local bounds = {
-    f64 = { 1e-13, 1e-13 }, f32 = { 1e-6, 2e-6 },
-    bf16 = { 2.0 ^ -7, 1e-5 }, -- a value near the middle of two may round to either
-    f16 = { 2.0 ^ -10, 1e-5 },
-}
-
--- Ops whose steps make small errors larger: by so much.
-local grows = {
-    newton_schulz = 50, -- singular values near 0 by 3.4445 a step
-}
-
--- Ops that also round inside in bf16, so that the part of the largest value is as large.
-local rounds_inside = {
-    attention = "probabilities enter the product as bf16",
-    attention_bwd = "probabilities and their gradients enter products as bf16",
-    conv1d_bias = "the product is rounded before the bias is added",
-    layernorm_bwd_add = "dx is rounded before dres is added",
-    linear_bias = "the product is rounded before the bias is added",
-    layernorm_bwd_add_frozen = "dx is rounded before dres is added",
-    linear_cross_entropy = "dw is added chunk by chunk",
-    linear_cross_entropy_alone = "dw is added chunk by chunk",
-    linear_cross_entropy_frozen = "logits and their gradient are rounded",
-    rmsnorm_bwd_add = "dx is rounded before dres is added",
-    rmsnorm_bwd_add_frozen = "dx is rounded before dres is added",
-}
+local bounds, grows, rounds_inside = table.unpack(host.part "op_test_bounds")
 
 -- size: magnitude of what was added up to give want[k], want itself by default; more: what
 -- is allowed beyond rounding
@@ -478,6 +454,10 @@ local test_expansion_reference, plan_expansion, test_fused = host.part "op_test_
     by_reference = by_reference,
 }
 
+local test_cuts = host.part "op_test_cuts" {
+    check = check, integer = integer, random_case = random_case, apply = apply,
+}
+
 local optimizer_configs, plan_optimizer, test_optimizer =
     host.part "op_test_optimizers" {
         check = check, compare = compare, same_bits = same_bits, uniform = uniform,
@@ -539,6 +519,7 @@ local function plan_op(name, rule)
             if not host.cuda and not host.golden then -- of references only: done with cpu.c
                 if rule.backward then test_backward(name) end
                 if rule.expands then test_expansion_reference(name) end
+                if rule.cuts and not host.formulas then test_cuts(name) end
             end
             host.at(name, "cases")
             plan_case(name, rule, case)

@@ -12,6 +12,7 @@ return op {
     attrs = { seq = "int" },
     outputs = { { "y", "t d", dtype = "x", alias = "x" } },
     axes = { t = "parallel", d = "parallel" },
+    cuts = { t = { ordered = true }, d = {} },
     check = function(n)
         if n.seq < 1 or n.t % n.seq ~= 0 then
             return ("%d rows are not whole sequences of %d positions"):format(n.t, n.seq)

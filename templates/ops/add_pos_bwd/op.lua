@@ -11,6 +11,7 @@ return op {
         { "dw", function(n) return { n.positions, n.d } end, dtype = "grad", add = true },
     },
     axes = { t = "reduction", d = "parallel" },
+    cuts = { t = { dw = "sum", ordered = true }, d = { dw = 2 } },
     check = function(n)
         if n.seq < 1 or n.t % n.seq ~= 0 then
             return ("%d rows are not whole sequences of %d positions"):format(n.t, n.seq)

@@ -24,6 +24,11 @@ return op {
         { "lse", function(n) return { n.t, n.heads } end, dtype = "acc" },
     },
     axes = { t = "parallel", c = "reduction" },
+    cuts = {
+        t = { o = 1, lse = 1, ordered = true }, -- whole sequences
+        heads = { qkv = { 2, "heads", "kv_heads", "kv_heads" }, o = 2, lse = 2,
+                  attrs = { "heads", "kv_heads" } },
+    },
     check = function(n)
         if n.kv_heads < 1 or n.heads % n.kv_heads ~= 0 then
             return ("%d kv_heads do not divide %d heads"):format(n.kv_heads, n.heads)

@@ -23,6 +23,13 @@ return op {
     },
     outputs = { { "dqkv", "t c", dtype = "qkv" } },
     axes = { t = "reduction", c = "reduction" },
+    cuts = {
+        t = { ordered = true }, -- whole sequences
+        heads = {
+            qkv = { 2, "heads", "kv_heads", "kv_heads" }, o = 2, lse = 2, d_o = 2,
+            dqkv = { 2, "heads", "kv_heads", "kv_heads" }, attrs = { "heads", "kv_heads" },
+        },
+    },
     check = function(n)
         if n.kv_heads < 1 or n.heads % n.kv_heads ~= 0 then
             return ("%d kv_heads do not divide %d heads"):format(n.kv_heads, n.heads)

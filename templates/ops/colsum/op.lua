@@ -7,6 +7,7 @@ return op {
     inputs = { { "dy", "t n" } },
     outputs = { { "db", "n", dtype = "grad", add = true } },
     axes = { t = "reduction", n = "parallel" },
+    cuts = { t = { db = "sum" }, n = {} },
     -- Each chunk of rows has sums: enough chunks for 132 multiprocessors, with 32 rows each.
     workspace_cuda = function(n)
         local chunks = math.min((n.t + 31) // 32, math.max(1, (1 << 18) // n.n), 1024)

@@ -13,6 +13,7 @@ return op {
           dtype = "a" },
     },
     axes = { t = "parallel", na = "parallel", nb = "parallel" },
+    cuts = { t = { y = 1 } },
     cost = "copy",
     flops = function(n) return 0 end,
     backward = function(g, n, d)

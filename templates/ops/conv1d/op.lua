@@ -8,6 +8,7 @@ return op {
     inputs = { { "x", "t k" }, { "w", "k n" } },
     outputs = { { "y", "t n", dtype = "x" } },
     axes = { t = "parallel", n = "parallel", k = "reduction" },
+    cuts = { t = {}, n = {}, k = { y = "sum" } },
     products = function(n) return { { "nn", n.t, n.n, n.k } } end,
     flops = function(n) return 2 * n.t * n.n * n.k end,
     backward = function(g, n, d)

@@ -7,6 +7,7 @@ return op {
     inputs = { { "x", "t k" }, { "dy", "t n" } },
     outputs = { { "dw", "k n", dtype = "grad", add = true } },
     axes = { n = "parallel", k = "parallel", t = "reduction" },
+    cuts = { n = {}, k = {}, t = { dw = "sum" } },
     products = function(n) return { { "tn", n.k, n.n, n.t } } end,
     flops = function(n) return 2 * n.t * n.n * n.k end,
     reference = function(n)

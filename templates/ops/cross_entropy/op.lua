@@ -27,6 +27,7 @@ return op {
     },
     outputs = { { "loss", "1", dtype = "f64" }, { "lse", "t", dtype = "acc" } },
     axes = { t = "parallel", v = "reduction" },
+    cuts = { t = { loss = "sum" } },
     check = function(n)
         if n.z < 0 then return "z must not be negative" end
         if n.softcap < 0 then return "softcap must not be negative" end

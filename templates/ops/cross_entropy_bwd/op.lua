@@ -27,6 +27,7 @@ return op {
     },
     outputs = { { "dlogits", "t v", dtype = "logits", alias = "logits" } },
     axes = { t = "parallel", v = "parallel" },
+    cuts = { t = {} },
     flops = function(n)
         return ((n.z > 0 or n.smoothing > 0) and 5 or 3) * n.t * n.v
     end,

@@ -7,6 +7,7 @@ return op {
     inputs = { { "tokens", "t", class = "i32" }, { "w", "v d" } },
     outputs = { { "y", "t d", dtype = "w" } },
     axes = { t = "parallel", d = "parallel" },
+    cuts = { t = {}, d = {} },
     cost = "copy",
     flops = function(n) return 0 end,
     -- Only the rows that are read, not all of w.

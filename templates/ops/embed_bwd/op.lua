@@ -11,6 +11,7 @@ return op {
         { "dw", function(n) return { n.vocab, n.d } end, dtype = "grad", add = true },
     },
     axes = { t = "reduction", d = "parallel" },
+    cuts = { t = { dw = "sum" }, d = { dw = 2 } },
     check = function(n)
         if n.vocab < 1 then return "vocab must be at least 1" end
     end,

@@ -8,6 +8,7 @@ return op {
     attrs = { seq = { "int", 0 } },
     outputs = { { "y", "n d", dtype = "x" } },
     axes = { n = "parallel", d = "parallel" },
+    cuts = { d = {} },
     check = function(n)
         if n.seq < 0 or n.seq > 0 and (n.r ~= n.n or n.r % n.seq ~= 0) then
             return ("%d rows by %d numbers are not whole sequences of %d positions"):format(

@@ -9,6 +9,7 @@ return op {
     attrs = { rows = "int", seq = { "int", 0 } },
     outputs = { { "dx", "rows d", dtype = "dy" } },
     axes = { n = "reduction", d = "parallel" },
+    cuts = { d = {} },
     check = function(n)
         if n.rows < 1 then return "rows must be at least 1" end
     end,

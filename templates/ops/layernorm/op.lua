@@ -11,6 +11,7 @@ return op {
         { "rstd", "t", dtype = "acc" },
     },
     axes = { t = "parallel", d = "reduction" },
+    cuts = { t = {} },
     flops = function(n) return 8 * n.t * n.d end,
     backward = function(g, n, d)
         local dx, dw, db = g.layernorm_bwd { n.x, n.w, n.mean, n.rstd, d.y }

@@ -15,6 +15,7 @@ return op {
         { "db", "d", dtype = "grad", add = true, optional = "frozen" },
     },
     axes = { t = "reduction", d = "reduction" },
+    cuts = { t = { dw = "sum", db = "sum" } },
     -- Each block has sums over its rows: enough blocks for 132 multiprocessors, with several rows
     -- each.
     workspace_cuda = function(n)

@@ -8,6 +8,7 @@ return op {
     attrs = { first = { "int", 0 }, cols = "int" },
     outputs = { { "y", "t cols", dtype = "x" } },
     axes = { t = "parallel", c = "parallel" },
+    cuts = { t = {} },
     check = function(n)
         if n.first < 0 or n.first + n.c > n.cols then
             return ("%d columns from column %d on in rows of %d"):format(n.c, n.first, n.cols)

@@ -34,6 +34,14 @@ return op {
         { "rstd", function(n) return { n.t, norms(n) } end, dtype = "acc" },
     },
     axes = { t = "parallel", c = "parallel", hd = "reduction" },
+    cuts = {
+        t = { rstd = 1 },
+        heads = {
+            qkv = { 2, "heads", "kv_heads", "kv_heads" }, y = { 2, "heads", "kv_heads", "kv_heads" },
+            rstd = { 2, "heads", "kv_heads" }, attrs = { "heads", "kv_heads" },
+            when = function(n) return not n.over_all end,
+        },
+    },
     check = function(n)
         if n.hd ~= wide_q(n) then
             return ("weights of %d for %s of %d"):format(

@@ -36,6 +36,15 @@ return op {
           optional = "frozen" },
     },
     axes = { t = "reduction", c = "parallel", hd = "reduction" },
+    cuts = {
+        t = { dwq = "sum", dwk = "sum" },
+        heads = {
+            qkv = { 2, "heads", "kv_heads", "kv_heads" }, dy = { 2, "heads", "kv_heads", "kv_heads" },
+            dx = { 2, "heads", "kv_heads", "kv_heads" }, rstd = { 2, "heads", "kv_heads" },
+            dwq = "sum", dwk = "sum", attrs = { "heads", "kv_heads" },
+            when = function(n) return not n.over_all end,
+        },
+    },
     check = function(n)
         if n.hd ~= wide_q(n) then
             return ("weights of %d for %s of %d"):format(

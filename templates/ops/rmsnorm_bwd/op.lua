@@ -14,6 +14,7 @@ return op {
         { "dw", "d", dtype = "grad", add = true, optional = "frozen" },
     },
     axes = { t = "reduction", d = "reduction" },
+    cuts = { t = { dw = "sum" } },
     -- Each block has sums over its rows: enough blocks for 132 multiprocessors, with several rows
     -- each.
     workspace_cuda = function(n)

@@ -16,6 +16,13 @@ return op {
     },
     outputs = { { "dx", "t c", dtype = "dy", alias = "dy" } },
     axes = { t = "parallel", c = "parallel" },
+    cuts = {
+        t = { ordered = true }, -- whole sequences
+        heads = {
+            dy = { 2, "heads", "kv_heads", "kv_heads" }, dx = { 2, "heads", "kv_heads", "kv_heads" },
+            attrs = { "heads", "kv_heads" },
+        },
+    },
     check = function(n)
         local turned = n.rotary > 0 and n.rotary or n.head_dim
         if turned < 2 or turned % 2 ~= 0 or turned > n.head_dim then

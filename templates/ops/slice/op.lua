@@ -8,6 +8,7 @@ return op {
     attrs = { first = { "int", 0 }, cols = "int" },
     outputs = { { "y", "t cols", dtype = "x" } },
     axes = { t = "parallel", c = "parallel" },
+    cuts = { t = {} },
     check = function(n)
         if n.first < 0 or n.cols < 1 or n.first + n.cols > n.c then
             return ("%d columns from column %d on of rows of %d"):format(n.cols, n.first, n.c)

@@ -11,6 +11,7 @@ return op {
         { "right", function(n) return { n.t, n.c - n.at } end, dtype = "x" },
     },
     axes = { t = "parallel", c = "parallel" },
+    cuts = { t = { right = 1 } },
     check = function(n)
         if n.at < 1 or n.at >= n.c then
             return ("rows of %d are not split at column %d"):format(n.c, n.at)

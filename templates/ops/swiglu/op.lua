@@ -14,6 +14,7 @@ return op {
     end,
     outputs = { { "y", "t f", dtype = "gu" } },
     axes = { t = "parallel", f = "parallel" },
+    cuts = { t = {}, f = {} },
     flops = function(n) return 5 * n.t * n.f end,
     backward = function(g, n, d)
         return { gu = g.swiglu_bwd { n.gu, d.y, act = n.act } }

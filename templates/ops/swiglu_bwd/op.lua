@@ -9,6 +9,7 @@ return op {
     attrs = { act = { "string", "silu", quiet = true } },
     outputs = { { "dgu", "t 2*f", dtype = "gu", alias = "gu" } },
     axes = { t = "parallel", f = "parallel" },
+    cuts = { t = {}, f = {} },
     flops = function(n) return 11 * n.t * n.f end,
     reference = function(n)
         for i = 0, n.t - 1 do
