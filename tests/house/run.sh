@@ -188,16 +188,31 @@ suites_without_names() { # ROOT
     done
 }
 
-# What people read has no phrase that english.awk knows: pages, texts and comments in sources.
-strange_english() { # ROOT
+# What people read: pages, texts and comments in sources.
+read_files() { # ROOT
     find "$1/README.md" "$1/docs" "$1/tests/README.md" "$1/gen" "$1/runtime" "$1/templates" "$1/models" \
-        -name '*.md' -o -name '*.[ch]' -o -name '*.lua' -o -name '*.cu' -o -name Makefile | sort |
-        xargs awk -f "$here/english.awk"
+        -name '*.md' -o -name '*.[ch]' -o -name '*.lua' -o -name '*.cu' -o -name Makefile | sort
+}
+
+# A phrase that english.awk knows.
+strange_english() { # ROOT
+    read_files "$1" | xargs awk -f "$here/english.awk"
+}
+
+# A sentence that english.txt has as it was.
+old_sentences() { # ROOT
+    awk -v list=1 -f "$here/sentences.awk" "$here/english.txt" >"$WORK/sentences"
+    read_files "$1" | xargs awk -f "$here/sentences.awk" | grep -F -f "$WORK/sentences" |
+        awk 'NR == FNR { old[++n] = $0; next }
+             { for (i = 1; i <= n; i++)
+                   if (index($0, old[i])) print substr($0, 1, index($0, ":")) " " old[i] }' \
+            "$WORK/sentences" -
 }
 
 # english.txt shows each as it was and as it should read.
 english() {
     none "pages, messages and comments are in plain English" strange_english "$ROOT"
+    none "no sentence is as it was" old_sentences "$ROOT"
     at_least "sentences before and after" "$(grep -c '^- ' "$here/english.txt")" 100
     check "each has both" awk '/^[-+] / { if (/^-/ != (last != "-")) exit 1; last = substr($0, 1, 1) }' \
         "$here/english.txt"
@@ -292,6 +307,9 @@ planted() {
     found "one in a message" strange_english "gen/base/show.c"
     printf '/* For the one reader\n * at hand. */\n' >>"$WORK/planted/runtime/rt_main.c"
     found "one in a comment" strange_english "runtime/rt_main.c:"
+    printf '/* Threads take what is\n * read by the own rank, each rank a slice\n * for all. */\n' \
+        >>"$WORK/planted/runtime/rt_main.c"
+    found "an old sentence in a comment" old_sentences "runtime/rt_main.c: each rank a slice for all"
     mkdir "$WORK/planted/tests/twice"
     echo 'eval_of() { :; }' | tee "$WORK/planted/tests/twice/run.sh" >"$WORK/planted/tests/twice/more.sh"
     found "a function of a test that stands twice" functions_twice "eval_of() is of"
