@@ -50,7 +50,7 @@ static void print_docs(Gen *g, Text *t)
     else if (!strcmp(what, "ops"))
         print_rules(g, t, docs_ops);
     else
-        docs_markdown(g, t, ld->trainer, &ld->kinds);
+        docs_markdown(g, t, ld->trainer, &ld->kinds, ld->machines);
 }
 
 static void print_completion(Gen *g, Text *t)

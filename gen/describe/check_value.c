@@ -186,10 +186,33 @@ static const char *as_written(Check *c, const Kind *k)
                                                              : " { ... }");
 }
 
+/* Reports the text on top of the stack: it is not one of the field's values. */
+static void unknown_word(Check *c, const Field *f, const char *path, Site site)
+{
+    size_t n;
+    const char *s = lua_tolstring(c->L, -1, &n), *help;
+    const char *alike = synonym_alike(c->g, s, &f->values);
+    const char *near = strlen(s) == n ? synonym_value(c->g, path, s) : NULL;
+
+    if (strlen(s) == n && !words_have(&f->values, near ? near : ""))
+        near = diag_nearest(s, f->values.items, f->values.count);
+    help = alike  ? gen_printf(c->g, "did you mean %s?", alike)
+           : near ? gen_printf(c->g, "did you mean \"%s\"?", near)
+           : words_have(&f->kinds, s)
+               ? gen_printf(c->g, "write %s, without quotes",
+                            as_written(c, kinds_find(&c->ld->kinds, s)))
+               : gen_printf(c->g, "use %s%s", words_join(c->g, &f->values, "\""),
+                            f->more ? ";" : "");
+    if (f->more)
+        help = gen_printf(c->g, "%s %s", help, f->more);
+    check_error(c, site.pos, help, "%s: %s is not one of its values", path,
+                check_show(c->g, -1));
+}
+
 static bool check_string(Check *c, const Field *f, const char *path, Site site)
 {
     lua_State *L = c->L;
-    const char *s, *near;
+    const char *s;
     size_t n;
 
     if (lua_type(L, -1) != LUA_TSTRING) {
@@ -198,19 +221,7 @@ static bool check_string(Check *c, const Field *f, const char *path, Site site)
     }
     s = lua_tolstring(L, -1, &n);
     if (f->values.count && (strlen(s) != n || !words_have(&f->values, s))) {
-        const char *alike = synonym_alike(c->g, s, &f->values);
-
-        near = strlen(s) == n ? synonym_value(c->g, path, s) : NULL;
-        if (strlen(s) == n && !words_have(&f->values, near ? near : ""))
-            near = diag_nearest(s, f->values.items, f->values.count);
-        check_error(c, site.pos,
-                    alike  ? gen_printf(c->g, "did you mean %s?", alike)
-                    : near ? gen_printf(c->g, "did you mean \"%s\"?", near)
-                    : words_have(&f->kinds, s)
-                        ? gen_printf(c->g, "write %s, without quotes",
-                                     as_written(c, kinds_find(&c->ld->kinds, s)))
-                        : gen_printf(c->g, "use %s", words_join(c->g, &f->values, "\"")),
-                    "%s: %s is not one of its values", path, check_show(c->g, -1));
+        unknown_word(c, f, path, site);
         return false;
     }
     if (words_have(&f->later_values, s)) {

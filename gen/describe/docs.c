@@ -148,7 +148,8 @@ static void add_rows(Gen *g, Text *t, const Fields *fields, const char *path,
     }
 }
 
-void docs_markdown(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds)
+void docs_markdown(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds,
+                   const Fields *machines)
 {
     text_printf(t, "### `trainer { ... }`\n\n"
                    "| field | values | default | hash | what it is |\n"
@@ -165,4 +166,7 @@ void docs_markdown(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds)
                     "\n\n| field | values | default | what it is |\n|---|---|---|---|\n");
         add_rows(g, t, k->fields, "", kinds, false);
     }
+    text_printf(t, "\n### A file of `--machines`\n\n"
+                   "| field | values | default | what it is |\n|---|---|---|---|\n");
+    add_rows(g, t, machines, "", kinds, false);
 }

@@ -22,7 +22,7 @@ static const char *const attributes[] = {
     "pattern", "pattern_doc",  "max_bytes", "forbid",       "size",        "fields",
     "item",    "count",        "kinds",     "number_makes", "number_sets", "number",
     "func",    "hash",         "later",     "only",         "doc",         "example",
-    "alone",   "neutral",      "editor",
+    "alone",   "neutral",      "editor",    "more",
 };
 enum { N_ATTRIBUTES = sizeof attributes / sizeof *attributes };
 
@@ -190,6 +190,7 @@ static Field read_row(Reader *r, const char *hash)
     f.alone = get_bool(r, "alone");
     f.func = get_text(r, "func");
     f.editor = get_text(r, "editor");
+    f.more = get_text(r, "more");
     get_number(r, "count", &count);
     f.count = (int64_t)count;
     read_later(r, &f);

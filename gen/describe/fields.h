@@ -40,6 +40,7 @@ typedef struct Field {
     bool has_min, has_max, has_above, has_below, power_of_two;
     double min, max, above, below;
     const char *pattern, *pattern_doc, *forbid;
+    const char *more; /* of a string: how there can be other values; or NULL */
     bool size;         /* of a string: it is a number of bytes, "8GiB" */
     int64_t max_bytes; /* of a string; 0: no limit */
     bool alone; /* of a list: a single value may stand without braces */
@@ -119,6 +120,7 @@ const char *words_all(Gen *g, const Words *w); /* a, b and c */
 Words fields_names(Gen *g, const Fields *f);
 
 /* The reference as Markdown tables. shell/annotations.c makes the annotations for editors. */
-void docs_markdown(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds);
+void docs_markdown(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds,
+                   const Fields *machines);
 
 #endif

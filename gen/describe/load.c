@@ -318,10 +318,10 @@ static void load_rules(Gen *g)
     lua_setglobal(L, "strategies");
     push_axes(L);
     lua_setglobal(L, "axes");
-    network_load(g);
+    machines_load(g);
     lua_setglobal(L, "machines");
     load_optimizers(g);
-    if (diag_errors(g)) /* in rules of --ops */
+    if (diag_errors(g)) /* in --machines, or rules of --ops */
         return;
     lua_setglobal(L, "optimizers");
     if (sandbox_run(g->L, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
@@ -375,8 +375,7 @@ static const char *folder_of(Gen *g, const char *file)
     return slash == file ? "/" : gen_strndup(g, file, (size_t)(slash - file));
 }
 
-/* The last `return` at the start of a line, or the end of the file. */
-static Pos place_of_return(Gen *g, const char *file)
+Pos loader_place_of_return(Gen *g, const char *file)
 {
     const LexFile *f = loader_file(g->loader, file);
     int line = 1, found = INT32_MAX;
@@ -393,7 +392,7 @@ static Pos place_of_return(Gen *g, const char *file)
 static void wrong_result(Gen *g, const char *file)
 {
     Tag *tag = record_tag(g, -1);
-    Pos pos = place_of_return(g, file);
+    Pos pos = loader_place_of_return(g, file);
     const char *help = "end it with: return trainer { name = ..., model = ..., ... }";
 
     if (lua_isnil(g->L, -1)) {
@@ -417,7 +416,7 @@ static void wrong_result(Gen *g, const char *file)
 }
 
 /* If a table has a name twice, Lua silently takes the last value. */
-static void check_twice(Gen *g, const LexFile *f)
+void loader_check_twice(Gen *g, const LexFile *f)
 {
     for (int t = 0; t < f->tables.count; t++) {
         const LexTable *table = f->tables.items[t];
@@ -440,7 +439,7 @@ static void run_text(Gen *g, const char *file, const char *text, size_t bytes)
     Loader *ld = g->loader;
     Tag *tag;
 
-    check_twice(g, loader_add_file(g, file, text, bytes));
+    loader_check_twice(g, loader_add_file(g, file, text, bytes));
     if (sandbox_run(g->L, text, bytes, gen_printf(g, "@%s", file), ld->env_ref, 1)) {
         loader_lua_error(g, "description", lex_word(loader_file(ld, file), 1, NULL));
         return;

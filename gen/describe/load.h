@@ -53,6 +53,7 @@ typedef struct Loader {
     int resolved_ref;   /* the same with every field, after the checks */
     int read_ref;       /* what build read of the model */
     int machine_ref;    /* machines.lua: the datasheet for a GPU, a node and a fabric */
+    Fields *machines;   /* of a file of --machines */
     struct {
         LexFile **items;
         int count, cap;
@@ -86,6 +87,14 @@ void loader_lua_error(Gen *g, const char *what, Pos other);
 /* The help for an undefined global; else_help: if it resembles no other name. */
 const char *loader_global_help(Gen *g, const char *name, const char *else_help);
 
+void loader_check_twice(Gen *g, const LexFile *f);
+/* The last `return` at the start of a line, or the end of the file. */
+Pos loader_place_of_return(Gen *g, const char *file);
+
+/* machines.c: reads the datasheets, those of --machines too; pushes what describe.lua needs of
+ * them. If that file has errors, the result must not be used. */
+void machines_load(Gen *g);
+
 /* load_optimizers.c: adds the constructors of optimizers, from the rules of fsdpgen and of --ops,
  * to the loader's kinds; pushes what describe.lua needs of them. */
 void load_optimizers(Gen *g);
@@ -113,6 +122,7 @@ Tag *record_tag(Gen *g, int index);   /* NULL when it has none */
 void record_set_tag(Gen *g, int index, Tag *tag);
 void record_push_copy(lua_State *L, int table); /* of the table at that index */
 int record_push_env(Gen *g); /* a stranger's environment; its registry ref */
+int record_strict_env(Gen *g); /* the same without constructors and require */
 
 /* require.c */
 int require_module(lua_State *L); /* upvalue 1: the Gen */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* network.c: on which nodes ranks lie, and what joins them. In: gen/lua/machines.lua; the
- * fields of target.network in place of its numbers; the mesh. Out: m->net.
+/* network.c: on which nodes ranks lie, and what joins them. In: the datasheets
+ * (machines.c); the fields of target.network in place of its numbers; the mesh. Out:
+ * m->net.
  *
  * Ranks fill nodes one after another. A node has as many ranks as it has GPUs, rounded
  * down to a power of two, unless target.nodes or mesh.node say that there are fewer. So
@@ -13,19 +14,6 @@
 #include <string.h>
 
 #define US_PS 1e6
-
-void network_load(Gen *g)
-{
-    const Embedded *e = embed_find("gen/lua/machines.lua");
-    lua_State *L = g->L;
-
-    gen_require(e, "gen/lua/machines.lua is not in the binary");
-    if (sandbox_run(L, (const char *)e->data, e->bytes, "@gen/lua/machines.lua",
-                    LUA_NOREF, 1))
-        sandbox_fault(L, "gen/lua/machines.lua");
-    lua_getfield(L, -1, "of");
-    g->loader->machine_ref = luaL_ref(L, LUA_REGISTRYINDEX);
-}
 
 /* ---- the datasheet --------------------------------------------------------------- */
 

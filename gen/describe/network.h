@@ -22,8 +22,6 @@ struct Gen;
 struct Check;
 struct Model;
 
-/* Reads machines.lua: pushes what describe.lua needs of it. */
-void network_load(struct Gen *g);
 /* Checks target.node, fabric, nodes and network against the mesh. */
 void check_network(struct Check *c);
 /* Fills m->net; needs m->mesh. */

@@ -374,13 +374,12 @@ static int undefined(lua_State *L)
     return luaL_error(L, "undefined global '%s'", luaL_tolstring(L, 2, NULL));
 }
 
-int record_push_env(Gen *g)
+int record_strict_env(Gen *g)
 {
     lua_State *L = g->L;
     int ref = sandbox_env(L);
 
     lua_rawgeti(L, LUA_REGISTRYINDEX, ref);
-    record_install(g, -1);
     lua_createtable(L, 0, 2);
     lua_pushcfunction(L, undefined);
     lua_setfield(L, -2, "__index");
@@ -388,5 +387,15 @@ int record_push_env(Gen *g)
     lua_setfield(L, -2, "__metatable");
     lua_setmetatable(L, -2);
     lua_pop(L, 1);
+    return ref;
+}
+
+int record_push_env(Gen *g)
+{
+    int ref = record_strict_env(g);
+
+    lua_rawgeti(g->L, LUA_REGISTRYINDEX, ref);
+    record_install(g, -1);
+    lua_pop(g->L, 1);
     return ref;
 }

@@ -12,7 +12,7 @@
 --             otherwise the field is required
 --   min max above below power_of_two    of numbers (above, below: exclusive)
 --   values    of a string: the words allowed; pattern, pattern_doc: or a pattern;
---             size = true: a size in bytes, "8GiB"
+--             size = true: a size in bytes, "8GiB"; more: how there can be others
 --   fields    of a table; item, count, alone: of a list (alone: its only value may stand
 --             without the braces); kinds: constructors of a record, and of a string:
 --             records that may stand in its place
@@ -68,48 +68,8 @@ local function accumulation_dtype(t)
     return t.param == "f64" and "f64" or "f32"
 end
 
--- GPUs by name: what to compile for; the bytes free on an idle one (less than printed on the box);
--- and attainable rates: TFLOP/s of bf16 products; GB/s from memory; GB/s from the other GPUs of a
--- machine; the dense bf16 TFLOP/s that the vendor states, for the MFU; TFLOP/s of the generated
--- attention, forward and backward; and streaming multiprocessors. Rates are for schedules, not
--- promises.
---
--- Products: 71 to 77 % of the stated peak on data-centre boards with HBM (on an H200, cuBLAS reached
--- 80 % at best), 55 % on an L40S, which its power limits, 91 % on GeForce cards. Memory: 83
--- to 88 % of the stated bandwidth. Links: NCCL's measured 361 to 370 GB/s over NVLink 4 (nccl-tests,
--- 8 x H200), in proportion elsewhere. docs/sizing.md has the stated figures, where they are stated,
--- and how they were checked.
--- Attention by mma.sync reaches at most 63 % of Hopper's peak, and was estimated from its
--- instructions at 250 to 290 forward, 170 to 190 backward on an H200; on other GPUs it is put in
--- proportion to their mma.sync peak. cuDNN's, on Hopper alone: 591 and 474 at 4,096 tokens on an
--- H200 (NVIDIA's own table for 9.19).
-local gpus = {
-    { "a100-40gb", arch = "sm_80", memory = "39.4GiB", rates = { 240, 1300, 230, 312, 130, 90, 108 } },
-    { "a100-80gb", arch = "sm_80", memory = "79.1GiB", rates = { 240, 1700, 230, 312, 130, 90, 108 } },
-    { "l40s", arch = "sm_89", memory = "44.4GiB", rates = { 200, 730, 20, 362, 120, 80, 142 } },
-    { "rtx4090", arch = "sm_89", memory = "23.5GiB", rates = { 150, 850, 20, 165.2, 90, 60, 128 } },
-    { "h100", arch = "sm_90a", memory = "79.1GiB", rates = { 720, 2800, 360, 989.4, 260, 175, 132 } },
-    { "h200", arch = "sm_90a", memory = "139.8GiB", rates = { 740, 4200, 360, 989.4, 270, 180, 132 } },
-    { "b200", arch = "sm_100a", memory = "178.3GiB", rates = { 1600, 6800, 700, 2250, 290, 195, 148 } },
-    { "rtx5090", arch = "sm_120a", memory = "31.3GiB", rates = { 190, 1500, 40, 209.5, 115, 75, 170 } },
-}
-local cudnn_rates = { attention = 590, attention_bwd = 470 }
-
-local function gpu_names()
-    local names = {}
-    for i, gpu in ipairs(gpus) do
-        names[i] = gpu[1]
-    end
-    return names
-end
-
-local function gpu_of(t)
-    for _, gpu in ipairs(gpus) do
-        if gpu[1] == t.gpu then
-            return gpu
-        end
-    end
-end
+local own = "--machines FILE adds others"
+local gpu_of, cudnn_rates = machines.gpu_of, machines.cudnn_rates
 
 local trainer = {
     { "name", "string", pattern = "^[a-z][a-z0-9_.]*$", max_bytes = 64, forbid = "..",
@@ -381,15 +341,12 @@ local constructors = {
           doc = "gathers and reductions on a thread of their own beside the computation: "
               .. "for ranks that have a core to spare" } } },
     { "cuda", fields = {
-        { "gpu", "string", values = gpu_names(), default = "h100",
+        { "gpu", "string", values = machines.gpus, default = "h100", more = own,
           doc = "what it is planned for: how much memory, for which architecture" },
         { "arch", "list", alone = true,
           default = function(t) return { gpu_of(t).arch } end,
           default_text = "the gpu's", example = '"sm_90a"',
-          item = { "name", "string",
-                   values = { "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100",
-                              "sm_100a", "sm_103", "sm_103a", "sm_120", "sm_120a",
-                              "sm_121", "sm_121a" } },
+          item = { "name", "string", values = machines.archs },
           doc = "architectures whose kernels the trainer carries" },
         { "memory", "string", size = true,
           default = function(t) return gpu_of(t).memory end,
@@ -444,10 +401,12 @@ local constructors = {
                 doc = "TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: "
                     .. "it prints none" },
           } },
-        { "node", "string", values = machines.nodes, optional = true, example = '"hgx-h100"',
+        { "node", "string", values = machines.nodes, optional = true, more = own,
+          example = '"hgx-h100"',
           doc = "the datasheet of the nodes that ranks lie on (`gen/lua/machines.lua`), to "
               .. "predict the time of a step by; by default the first that is built with the gpu" },
-        { "fabric", "string", values = machines.fabrics, optional = true, example = '"rail"',
+        { "fabric", "string", values = machines.fabrics, optional = true, more = own,
+          example = '"rail"',
           doc = "the datasheet of what joins the nodes; by default the node's" },
         { "nodes", "int", min = 1, max = 4096, power_of_two = true, optional = true,
           example = "2",

@@ -1,10 +1,41 @@
 -- SPDX-License-Identifier: Apache-2.0
--- machines.lua: datasheets of nodes and fabrics, for predicted times of GPUs on several nodes. In:
--- names of a GPU, a node and a fabric. Out: one table of numbers, which fields of target.network
--- replace one by one. The table of GPUs is in describe.lua. Nothing here reaches the numerics hash.
+-- machines.lua: datasheets of GPUs, nodes and fabrics, for budgets and predicted times. In: names of
+-- a GPU, a node and a fabric; rows that a user adds, in a file of --machines. Out: a GPU's row; one
+-- table of numbers for a node and a fabric, which fields of target.network replace one by one.
+-- Nothing here reaches the numerics hash.
+
+-- GPUs by name: what to compile for; the bytes free on an idle one (less than printed on the box);
+-- and attainable rates: TFLOP/s of bf16 products; GB/s from memory; GB/s from the other GPUs of a
+-- machine; the dense bf16 TFLOP/s that the vendor states, for the MFU; TFLOP/s of the generated
+-- attention, forward and backward; and streaming multiprocessors. Rates are for schedules, not
+-- promises.
 --
--- Rates are attainable ones: 92 % of a NIC's line rate, which is what nccl-tests reached over four
--- nodes of 8 x H200 with 8 x 400 Gb/s (369 GB/s of 400 a node; stas00/ml-engineering). They are in
+-- Products: 71 to 77 % of the stated peak on data-centre boards with HBM (on an H200, cuBLAS reached
+-- 80 % at best), 55 % on an L40S, which its power limits, 91 % on GeForce cards. Memory: 83
+-- to 88 % of the stated bandwidth. Links: NCCL's measured 361 to 370 GB/s over NVLink 4 (nccl-tests,
+-- 8 x H200), in proportion elsewhere. docs/sizing.md has the stated figures, where they are stated,
+-- and how they were checked.
+-- Attention by mma.sync reaches at most 63 % of Hopper's peak, and was estimated from its
+-- instructions at 250 to 290 forward, 170 to 190 backward on an H200; on other GPUs it is put in
+-- proportion to their mma.sync peak. cuDNN's, on Hopper alone: 591 and 474 at 4,096 tokens on an
+-- H200 (NVIDIA's own table for 9.19).
+local gpus = {
+    { "a100-40gb", arch = "sm_80", memory = "39.4GiB", rates = { 240, 1300, 230, 312, 130, 90, 108 } },
+    { "a100-80gb", arch = "sm_80", memory = "79.1GiB", rates = { 240, 1700, 230, 312, 130, 90, 108 } },
+    { "l40s", arch = "sm_89", memory = "44.4GiB", rates = { 200, 730, 20, 362, 120, 80, 142 } },
+    { "rtx4090", arch = "sm_89", memory = "23.5GiB", rates = { 150, 850, 20, 165.2, 90, 60, 128 } },
+    { "h100", arch = "sm_90a", memory = "79.1GiB", rates = { 720, 2800, 360, 989.4, 260, 175, 132 } },
+    { "h200", arch = "sm_90a", memory = "139.8GiB", rates = { 740, 4200, 360, 989.4, 270, 180, 132 } },
+    { "b200", arch = "sm_100a", memory = "178.3GiB", rates = { 1600, 6800, 700, 2250, 290, 195, 148 } },
+    { "rtx5090", arch = "sm_120a", memory = "31.3GiB", rates = { 190, 1500, 40, 209.5, 115, 75, 170 } },
+}
+local cudnn_rates = { attention = 590, attention_bwd = 470 }
+
+local archs = { "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103",
+                "sm_103a", "sm_120", "sm_120a", "sm_121", "sm_121a" }
+
+-- NICs: attainable rates, 92 % of the line rate, which is what nccl-tests reached over four nodes
+-- of 8 x H200 with 8 x 400 Gb/s (369 GB/s of 400 a node; stas00/ml-engineering). They are in
 -- proportion for other NICs, and none was measured by us.
 local attainable = 0.92
 
@@ -108,4 +139,145 @@ local function of(gpu, node_name, fabric_name)
     }
 end
 
-return { nodes = names(nodes), fabrics = names(fabrics), of = of }
+local function gpu_of(t)
+    return find(gpus, t.gpu)
+end
+
+-- ---- a file of --machines ----------------------------------------------------------
+
+local function name_of(what)
+    return { "name", "string", pattern = "^[a-z][a-z0-9_.-]*$", max_bytes = 32,
+             pattern_doc = "a lower-case letter, then lower-case letters, digits, `_`, `.` and `-`",
+             example = '"' .. what .. '"', doc = "by which descriptions and options call it" }
+end
+
+local function rate(name, doc, default, default_text)
+    return { name, "number", min = 1e-3, max = 1e6, default = default, default_text = default_text,
+             example = "400", doc = doc }
+end
+
+local fields = {
+    { "gpus", "list", optional = true, example = '{ { name = "gh200", ... } }',
+      doc = "GPUs of your own", item = { "gpu", "table", fields = {
+        name_of "gh200",
+        { "arch", "string", values = archs, example = '"sm_90a"',
+          doc = "the architecture to compile for" },
+        { "memory", "string", size = true, example = '"94GiB"', doc = "usable when it is idle" },
+        rate("tflops", "TFLOP/s that bf16 products attain"),
+        rate("bandwidth", "GB/s that kernels attain from memory"),
+        rate("link", "GB/s that it receives from the others of its node"),
+        rate("attention", "TFLOP/s of attention's forward", function(t) return 0.36 * t.tflops end,
+             "0.36 × `tflops`, as an H100"),
+        rate("attention_bwd", "TFLOP/s of its backward", function(t) return 0.24 * t.tflops end,
+             "0.24 × `tflops`"),
+        { "peak", "number", min = 0, max = 1e6, default = 0,
+          doc = "dense bf16 TFLOP/s that the vendor states, for the MFU; 0: unknown" },
+        { "sms", "int", min = 1, max = 1 << 16, default = 132,
+          doc = "streaming multiprocessors, for `plan --kernels`" },
+        { "node", "string", optional = true, example = '"hgx-h100"',
+          doc = "a node that it is built into, too, unless a node of your own names it" },
+      } } },
+    { "nodes", "list", optional = true, example = '{ { name = "lab", ... } }',
+      doc = "nodes of your own", item = { "node", "table", fields = {
+        name_of "lab",
+        { "gpu", "list", alone = true, item = { "name", "string" }, example = '"h100"',
+          doc = "those that it is built with, by name" },
+        { "gpus", "int", min = 1, max = 4096, example = "8", doc = "of a node" },
+        { "domain", "int", min = 1, max = 4096, default = function(t) return t.gpus end,
+          default_text = "`gpus`",
+          doc = "GPUs that NVLink or PCIe joins, across nodes if they are more than a node's" },
+        { "nics", "int", min = 1, max = 1024, example = "8", doc = "of a node" },
+        rate("nic", "GB/s that each attains: 46 of 400 Gb/s"),
+        { "step", "number", min = 0, max = 1e6, default = nvlink_step,
+          doc = "microseconds of a step of a ring within a node: 3.4 over NVLink, 5.7 over PCIe" },
+        { "price", "number", min = 0, max = 1e6, default = 0,
+          doc = "dollars an hour of a node; 0: unknown" },
+        { "fabric", "string", default = "flat", doc = "what joins it to others, by name" },
+      } } },
+    { "fabrics", "list", optional = true, example = '{ { name = "campus", ... } }',
+      doc = "fabrics of your own", item = { "fabric", "table", fields = {
+        name_of "campus",
+        { "rail", "bool", default = false,
+          doc = "the NICs of a node go to different leaf switches" },
+        { "down", "int", min = 1, max = 1 << 20, example = "32",
+          doc = "NICs that have their full rate among each other" },
+        { "oversubscription", "number", min = 1, max = 1e3, default = 1,
+          doc = "how many times less a NIC has beyond them" },
+        { "step", "number", min = 0, max = 1e6, default = net_step,
+          doc = "microseconds of a step of a ring between nodes" },
+      } } },
+}
+
+local function use(rows)
+    return "use one of " .. table.concat(names(rows), ", ")
+end
+
+-- Appends rows to a table, each in the table's form; fail(path, problem, help) of a name that is there.
+local function append(rows, own, what, form, fail)
+    for i, row in ipairs(own or {}) do
+        if find(rows, row.name) then
+            fail(("%s[%d].name"):format(what, i), ('there is a "%s" already'):format(row.name),
+                 "give it another name; fields of `target` replace single numbers")
+        else
+            rows[#rows + 1] = form(row)
+        end
+    end
+end
+
+local function named(row)
+    row[1] = row.name
+    return row
+end
+
+-- A GPU lies in the first node that names it, or in the one that it names.
+local function place(gpu, path, fail)
+    local node = gpu.node and find(nodes, gpu.node)
+    if gpu.node and not node then
+        fail(path .. ".node", ('no node is called "%s"'):format(gpu.node), use(nodes))
+        return
+    elseif node and not is_built_with(node, gpu.name) then
+        node.gpu[#node.gpu + 1] = gpu.name
+    end
+    for _, row in ipairs(nodes) do
+        node = node or is_built_with(row, gpu.name) and row
+    end
+    if not node then
+        fail(path, ("no node is built with %s"):format(gpu.name),
+             ('add node = "hgx-h100", or a row to nodes with gpu = "%s"'):format(gpu.name))
+    end
+end
+
+-- Adds what a file of --machines returned, with every field filled in.
+local function add(own, fail)
+    append(gpus, own.gpus, "gpus", function(r)
+        return { r.name, arch = r.arch, memory = r.memory,
+                 rates = { r.tflops, r.bandwidth, r.link, r.peak, r.attention, r.attention_bwd, r.sms } }
+    end, fail)
+    append(fabrics, own.fabrics, "fabrics", named, fail)
+    append(nodes, own.nodes, "nodes", named, fail)
+    for i, node in ipairs(own.nodes or {}) do
+        local path = ("nodes[%d]."):format(i)
+        if #node.gpu == 0 then
+            fail(path .. "gpu", "the list is empty", use(gpus))
+        end
+        for k, gpu in ipairs(node.gpu) do
+            if not find(gpus, gpu) then
+                fail(("%sgpu[%d]"):format(path, k), ('no GPU is called "%s"'):format(gpu), use(gpus))
+            end
+        end
+        if not find(fabrics, node.fabric) then
+            fail(path .. "fabric", ('no fabric is called "%s"'):format(node.fabric), use(fabrics))
+        end
+    end
+    for i, gpu in ipairs(own.gpus or {}) do
+        place(gpu, ("gpus[%d]"):format(i), fail)
+    end
+end
+
+-- What describe.lua needs; built after `add`.
+local function words()
+    return { gpus = names(gpus), gpu_of = gpu_of, cudnn_rates = cudnn_rates, archs = archs,
+             nodes = names(nodes), fabrics = names(fabrics) }
+end
+
+return { fields = fields, add = add, words = words, of = of }

@@ -33,10 +33,10 @@ generated docs/sizing.md "fsdpgen size" size
 generated docs/trainer.md "fsdpgen docs trainer-options" trainer-options
 generated docs/migrate.md "fsdpgen docs accelerate" accelerate
 
-# The GPUs of gen/lua/describe.lua against what docs/sizing.md says is stated: multiprocessors, peak, and
+# The GPUs of gen/lua/machines.lua against what docs/sizing.md says is stated: multiprocessors, peak, and
 # the attainable share of the memory's rate; and the stated peak against what the clock allows.
 stated_rates() {
-    sed -n 's/^    { "\([a-z0-9-]*\)", arch.*rates = { \([0-9., ]*\) } },$/\1,\2/p' gen/lua/describe.lua |
+    sed -n 's/^    { "\([a-z0-9-]*\)", arch.*rates = { \([0-9., ]*\) } },$/\1,\2/p' gen/lua/machines.lua |
         tr -d ' ' >"$WORK/gpus"
     sed -n 's/^| `\([a-z0-9-]*\)` | [^|]*| \([0-9.]*\) | \([0-9]*\) x \([0-9]*\) x \([0-9.]*\) | \([0-9]*\) | [A-Z].*/\1,\2,\3,\4,\5,\6/p' \
         docs/sizing.md >"$WORK/stated"
@@ -44,7 +44,7 @@ stated_rates() {
         files == 1 { memory[$1] = $3; peak[$1] = $5; sms[$1] = $8; n++; next }
         { rows++
           clocked = $3 * $4 * $5 / 1000
-          if (!($1 in peak) || peak[$1] != $2 || sms[$1] != $3) print $1 ": not what describe.lua has"
+          if (!($1 in peak) || peak[$1] != $2 || sms[$1] != $3) print $1 ": not what machines.lua has"
           if (clocked < 0.995 * $2 || clocked > 1.005 * $2) print $1 ": its clock allows " clocked
           if (memory[$1] < 0.8 * $6 || memory[$1] > 0.9 * $6) print $1 ": memory is not 80 to 90 %" }
         END { if (rows != n || n < 8) print rows " rows of " n }' "$WORK/gpus" "$WORK/stated" >"$WORK/wrong"

@@ -152,3 +152,53 @@ done >"$WORK/said" <<'EOF2'
 EOF2
 [ "$update" = 0 ] || cp "$WORK/said" "$here/golden/network_wrong.txt"
 check "--nodes, --fabric: what they refuse" diff "$here/golden/network_wrong.txt" "$WORK/said"
+
+# a file of --machines: names that mean what fields of target mean; what it refuses
+cat >"$WORK/cluster.lua" <<'EOF2'
+return {
+    gpus = {
+        { name = "h100-500w", arch = "sm_90a", memory = "94GiB", node = "hgx-h100",
+          tflops = 620, bandwidth = 2006, link = 350, attention = 250, attention_bwd = 170, peak = 989.4 },
+        { name = "gh200", arch = "sm_90a", memory = "94GiB", tflops = 740, bandwidth = 3400, link = 360 },
+    },
+    nodes = {
+        { name = "lab", gpu = { "gh200", "h100" }, gpus = 4, nics = 2, nic = 23, fabric = "campus", price = 8 },
+    },
+    fabrics = { { name = "campus", down = 16, oversubscription = 4, step = 12 } },
+}
+EOF2
+cluster() { "$FSDPGEN" "$1" "$ROOT/models/llama8b.lua" --machines "$WORK/cluster.lua" "${@:2}"; }
+same_plan() { # NAME, of the first "--" on two lists of options
+    local name=$1 first=()
+    shift
+    while [ "$1" != -- ]; do first+=("$1") && shift; done
+    shift
+    cluster plan --json --target cuda "${first[@]}" >"$WORK/a" 2>"$WORK/err"
+    cluster plan --json --target cuda "$@" 2>>"$WORK/err" | sed -e "s/\"fabric\": .*/\"fabric\": \"campus\",/" \
+        -e "s/\"node\": .*/\"node\": \"lab\",/" -e "s/\"gpu\": .*/\"gpu\": \"h100-500w\",/" >"$WORK/b"
+    sed -i "s/\"gpu\": .*/\"gpu\": \"h100-500w\",/" "$WORK/a"
+    check "--machines: $name" diff "$WORK/a" "$WORK/b"
+    check "--machines: $name, a plan" grep -q '"step_seconds"' "$WORK/a"
+}
+same_plan "a node and its fabric" --set target.node=lab -- --fabric flat --set target.network='{ gpus = 4,
+    domain = 4, nics = 2, nic = 23, step = 3.4, price = 8, down = 16, oversubscription = 4, net_step = 12 }'
+same_plan "a GPU in a node that is there" --set target.gpu=h100-500w -- --set 'target.memory="94GiB"' --set \
+    'target.rates={ tflops = 620, memory = 2006, link = 350, attention = 250, attention_bwd = 170, norm = 1604.8, peak = 989.4 }'
+cluster plan --target cuda --set target.gpu=gh200 >"$WORK/out" 2>"$WORK/err"
+check "--machines: a GPU lies in the node that names it" grep -q '2 nodes (lab, fabric campus)' "$WORK/out"
+cluster size --gpu gh200 >"$WORK/out" 2>"$WORK/err"
+check "--machines: size has its price, 2 dollars a GPU" awk '
+    { for (i = 1; i <= NF; i++) if ($i == "USD") { usd = $(i - 1); hours = $(i - 4) } }
+    END { exit !(hours > 0 && usd > 1.99 * hours && usd < 2.01 * hours) }' "$WORK/out"
+cluster generate --target cuda --set target.gpu=gh200 --link-runtime "$ROOT/runtime" -o "$WORK/own" >"$WORK/out" 2>&1
+"$FSDPGEN" "$ROOT/models/llama8b.lua" --target cuda --link-runtime "$ROOT/runtime" -o "$WORK/theirs" >"$WORK/out" 2>&1
+check "--machines: the same mathematics" same_mathematics "$WORK/own" "$WORK/theirs"
+while IFS= read -r text; do
+    printf '%b' "$text" >"$WORK/bad.lua"
+    printf '== %s\n' "$text"
+    (cd "$WORK" && "$FSDPGEN" check "$ROOT/models/demo.lua" --machines bad.lua 2>&1)
+    echo "exit $?"
+done <"$here/machines_wrong.txt" >"$WORK/said"
+(cd "$WORK" && "$FSDPGEN" check "$ROOT/models/demo.lua" --machines none.lua; echo "exit $?") >>"$WORK/said" 2>&1
+[ "$update" = 0 ] || cp "$WORK/said" "$here/golden/machines_wrong.txt"
+check "--machines: what it refuses" diff "$here/golden/machines_wrong.txt" "$WORK/said"
