@@ -7,15 +7,21 @@
 #include "plan/plan.h"
 #include "base/show.h"
 
-/* Bytes that a rank receives from other nodes in a step. */
-static int64_t between_nodes(const Gen *g, const Instr *i)
+/* Which ranks of a group are on one node, and whether sums go over these first. */
+typedef struct Nodes {
+    RankBits near;
+    bool two_hops;
+} Nodes;
+
+/* Bytes that a rank receives from other nodes. */
+static int64_t between_nodes(const Gen *g, const Instr *i, Nodes nodes)
 {
     const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
-    int64_t size = group_ranks(i->group), near = group_ranks(mesh_mates(g, i->group)),
+    int64_t size = group_ranks(i->group), near = group_ranks(i->group & nodes.near),
             far = size / near;
     int64_t dtype =
         dtype_bytes(i->kind == INS_ALL_GATHER && s ? s->dtype : g->model.reduce_dtype);
-    int64_t from = mesh_two_hops(g, i->group) ? far - 1 : size - near; /* peers */
+    int64_t from = nodes.two_hops ? far - 1 : size - near; /* peers */
 
     if (!s || far == 1)
         return 0;
@@ -31,21 +37,25 @@ static int64_t between_nodes(const Gen *g, const Instr *i)
     return 0;
 }
 
+/* By the nodes that the mesh names. */
 static int64_t step_between_nodes(const Gen *g, InsKind kind)
 {
     int64_t bytes = 0;
 
     for (int id = 0; id < g->prog.ins.count; id++) {
         const Instr *i = &g->prog.ins.items[id];
+        const Nodes named = {mesh_mates(g, i->group), mesh_two_hops(g, i->group)};
 
-        bytes += i->kind == kind ? variant_turns(g, i->variant) * between_nodes(g, i) : 0;
+        bytes += i->kind == kind
+                     ? variant_turns(g, i->variant) * between_nodes(g, i, named)
+                     : 0;
     }
     return bytes;
 }
 
-/* Warns if a copy of the model spans several nodes although one node could hold it:
- * weights then cross nodes in every micro-step. With a copy per node, only gradients
- * cross, once a step: a node's share, in a ring over the copies. */
+/* Warns if a copy of the model spans several nodes although by the budget one node could
+ * hold it: weights then cross nodes in every micro-step. With a copy per node, only
+ * gradients cross, once a step: a node's share, in a ring over the copies. */
 static void warn_copy_over_nodes(Gen *g)
 {
     const Model *m = &g->model;
@@ -63,7 +73,7 @@ static void warn_copy_over_nodes(Gen *g)
            dtype_bytes(m->reduce_dtype);
     bytes =
         cost.bytes + cost.sharded_bytes * (m->mesh.axis[AXIS_SHARD].degree / node - 1);
-    if (then >= now || (m->budget_bytes > 0 && bytes > m->budget_bytes))
+    if (then >= now || bytes > m->budget_bytes)
         return;
     diag_add(
         g, DIAG_WARNING, model_pos(g, "mesh"),
@@ -80,6 +90,37 @@ static void warn_copy_over_nodes(Gen *g)
         show_bytes(g, now));
 }
 
+/* Warns if ranks lie on several nodes, by the datasheet, that the mesh does not name:
+ * sums then are flat, and would cross nodes less in two hops. */
+static void warn_unnamed_nodes(Gen *g)
+{
+    const Model *m = &g->model;
+    const Nodes flat = {m->net.near, false}, hops = {m->net.near, true};
+    int64_t now = 0, then = 0;
+
+    if (m->net.nodes < 2 || m->mesh.node_ranks < m->mesh.world_size || m->library_order)
+        return;
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        const Instr *i = &g->prog.ins.items[id];
+
+        if (i->kind != INS_REDUCE_SCATTER && i->kind != INS_ALL_REDUCE)
+            continue;
+        now += variant_turns(g, i->variant) * between_nodes(g, i, flat);
+        then += variant_turns(g, i->variant) * between_nodes(g, i, hops);
+    }
+    if (then >= now)
+        return;
+    diag_add(
+        g, DIAG_WARNING, model_pos(g, "mesh"),
+        gen_printf(g,
+                   "mesh.node = %lld sums within nodes first: then each receives "
+                   "%s; no bit changes",
+                   (long long)group_ranks(m->net.near), show_bytes(g, then)),
+        "mesh: it does not name the %lld nodes (%s) that its ranks lie on: each rank "
+        "receives %s of gradients from other nodes in a step",
+        (long long)m->net.nodes, m->net.node, show_bytes(g, now));
+}
+
 /* Warns if the ranks that keep the weights for the backward are on several nodes. */
 static void warn_reshard_over_nodes(Gen *g)
 {
@@ -92,8 +133,10 @@ static void warn_reshard_over_nodes(Gen *g)
     for (int id = 0; id < g->prog.ins.count; id++) {
         const Instr *i = &g->prog.ins.items[id];
 
+        const Nodes named = {mesh_mates(g, i->group), false};
+
         if (i->kind == INS_ALL_GATHER && i->phase == PHASE_BACKWARD)
-            now += variant_turns(g, i->variant) * between_nodes(g, i);
+            now += variant_turns(g, i->variant) * between_nodes(g, i, named);
     }
     if (now > 0)
         diag_add(g, DIAG_WARNING, model_pos(g, "reshard_after_forward"),
@@ -173,6 +216,7 @@ void warn_plan(Gen *g)
 {
     warn_copy_over_nodes(g);
     warn_reshard_over_nodes(g);
+    warn_unnamed_nodes(g);
     warn_no_overlap(g);
     warn_small_batch(g);
     warn_small_units(g);

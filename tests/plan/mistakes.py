@@ -64,6 +64,22 @@ warned("flat sharding across nodes", f"lies on (4) nodes of (8) ranks: each rank
 warned("weights kept over nodes", f"gathers bring each rank {SIZE} from other nodes",
        ROUNDS * 2 * L * elems(BLOCK, SHARDS) * 8 / 16, sets=["mesh={shard=32,node=8}", "reshard_after_forward=16"])
 
+# 16 ranks on two nodes of 8 that the mesh does not name: a sum has a part from each of 8 ranks of the other
+# node, then from one; 4 rounds. 4 copies of 4 ranks sum a quarter of a shard each, and read the three others:
+# two are on the other node, of which one is left; its slices stay two. Once a step.
+on_16, on_8, on_4 = (sum(elems(u, n) for u in UNITS) for n in (16, 8, 4))
+UNNAMED = (rf"does not name the (\d+) nodes \(hgx-h100\) that its ranks lie on: each rank receives {SIZE} of gradients"
+           rf".*mesh.node = (\d+) sums within nodes first: then each receives {SIZE}")
+warned("flat sums over nodes", UNNAMED, 2, M // 16 * 4 * on_16 * 8 / 16, 8, M // 16 * 4 * on_16 / 16,
+       sets=["mesh.shard=16"])
+warned("copies over nodes", UNNAMED, 2, 4 * on_4 / 4 * (2 + 2) / 4, 8, 4 * on_4 / 4 * (1 + 2) / 4,
+       sets=["mesh={replicate=4,shard=4}"])
+warned("nodes that target.nodes gives", UNNAMED, 4, M // 8 * 4 * on_8 * 6 / 8, 2,
+       M // 8 * 4 * on_8 * 3 / 8, sets=["target.nodes=4"])
+warned("nodes that the mesh names", "does not name", sets=["mesh={shard=16,node=8}"], quiet=True)
+warned("one node", "does not name", quiet=True)
+warned("sums of a library", "does not name", sets=["mesh.shard=16", 'reduction="library"'], quiet=True)
+
 warned("a bf16 reduction", r"rounds a gradient to 8 bits (\d+) times a step.*in (\d+) steps",
        M // 64 + 6, 100000, sets=['dtypes.reduce="bf16"'])
 warned("a bf16 reduction of larger leaves", r"rounds a gradient to 8 bits (\d+) times a step",

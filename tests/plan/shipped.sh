@@ -8,6 +8,7 @@ for model in "$ROOT"/models/*.lua; do
         bad "plan $name" "$WORK/err"
         continue
     fi
+    check "$name: nothing of nodes without a budget" bash -c "! grep 'nodes' '$WORK/err'"
     arena=$(number arena) live=$(number max_live_bytes) ideal=$(number ideal_live_bytes)
     ratios=$(awk -v a="$arena" -v l="$live" -v i="$ideal" 'BEGIN {
         printf "%.4f of most live, %.4f of one stream", a / l, a / i
@@ -62,7 +63,8 @@ plan_of() {
         $1 == "total:" { bytes = $2 } $1 == "replicate:" { moved = $2 }
         END { printf "%.2f %.2f\n", bytes / 2^30, moved / 2^30 }'
 }
-"$FSDPGEN" plan "$ROOT/models/llama8b.lua" --set 'mesh={shard=32,node=8}' --json \
+large=(--set 'target=cpu{memory="100GiB"}')
+"$FSDPGEN" plan "$ROOT/models/llama8b.lua" --set 'mesh={shard=32,node=8}' "${large[@]}" --json \
     >"$WORK/plan.json" 2>"$WORK/err"
 read -r bytes moved <<<"$(plan_of --set 'mesh={replicate=4,shard=8,node=8}')"
 check "a copy over nodes is told" \
@@ -83,8 +85,9 @@ nodes() { # nodes NAME TEXT ARGS...: said, or with an empty TEXT nothing
     fi
 }
 nodes "hybrid over two nodes" 'mesh = { replicate = 4, shard = 8, node = 8 } with "hybrid' \
-    --set 'mesh={replicate=2,shard=16,node=8}'
+    --set 'mesh={replicate=2,shard=16,node=8}' "${large[@]}"
 nodes "hybrid within nodes" "" --set 'mesh={replicate=4,shard=8,node=8}'
+nodes "nothing is known of memory" "" --set 'mesh={shard=32,node=8}'
 nodes "no node could hold a copy" "" --set 'mesh={shard=32,node=8}' \
     --set 'target=cpu{memory="50GiB"}'
 nodes "kept by more than a node" 'groups of 16 lie on 2 nodes of 8 ranks: .* bring each rank' \
