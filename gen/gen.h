@@ -40,6 +40,7 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     const char *arch;        /* init: the architecture */
     const char *color;
     const char *html, *trace; /* plan, tune: files */
+    const char *image;       /* plan --kernels: compiled kernels; NULL: none */
     bool check_drift, force, json;
     bool kernels;            /* plan: the kernels of a step, too */
     bool quiet;              /* files_write: does not report what it wrote */
@@ -76,6 +77,7 @@ struct Gen {
     struct { Batch *items; int count, cap; } batches;
     struct { Unit *items; int count, cap; } units;
     Program prog;
+    struct KernelImage *image; /* plan_image.c: what compiled kernels take; NULL: no --image */
     struct Search *search;   /* search.c: what "auto" found; NULL otherwise */
     uint64_t numerics_hash;
     const char *numerics_lines; /* the parts of the hash, for people (graph/canon.c) */
@@ -128,6 +130,8 @@ void plan_make_files(Gen *g);
 int plan_write_files(Gen *g);
 /* plan_kernels.c: the kernels of a step and their predicted times. */
 void plan_print_kernels(Gen *g, Text *t);
+/* plan_image.c: reads --image. In: also kernels.c. Out: g->image, or a message. */
+void plan_image_read(Gen *g, const char *launches);
 
 /* Happens-before queries (schedule.c). */
 bool hb_same(const Program *p, int a, int b); /* a on this rank before b on this rank */

@@ -128,6 +128,9 @@ static OptionsFound check_options(OptionReader *r, Options *opt)
         strcmp(opt->target, "cpu"))
         return options_wrong(r, "--sanitize is for the target cpu: the simulated device "
                                 "checks every access");
+    if (opt->image && !opt->kernels)
+        return options_wrong(r, "--image FILE adds what compiled kernels take to "
+                                "--kernels, which is not given");
     if (!strcmp(opt->command, "generate") && !opt->output && !opt->dump)
         return options_wrong(r, "no folder is given to write: -o DIR");
     return OPTIONS_GO;

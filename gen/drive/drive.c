@@ -163,14 +163,42 @@ static void judge_sums(Gen *g)
     warn_sums(g, &other, &cost);
 }
 
+/* --image: the kernels that this description has, as generate writes them, against those
+ * of the file. Also for plans over the budget, so before that is judged. */
+static void judge_image(Gen *g)
+{
+    const int before = base_of(g)->files.count;
+    const char *launches = NULL;
+
+    if (!g->opt.image)
+        return;
+    if (strcmp(g->model.target->name, "cuda") != 0) {
+        diag_add(g, DIAG_ERROR, (Pos){.file = g->opt.image}, "--target cuda",
+                 "--image: kernels are compiled to images for cuda, and the target is %s",
+                 g->model.target->name);
+        return;
+    }
+    simulate_step(g);
+    emit_files(g);
+    for (int i = before; i < base_of(g)->files.count; i++) {
+        const OutFile *f = &base_of(g)->files.items[i];
+
+        if (!strcmp(f->path, "kernels.c"))
+            launches = gen_strndup(g, f->data, f->bytes);
+    }
+    base_of(g)->files.count = before; /* nothing is written */
+    if (!diag_errors(g)) {
+        gen_require(launches, "no kernels.c");
+        plan_image_read(g, launches);
+    }
+}
+
 static const struct {
     const char *pass; /* the checks after it */
     void (*judge)(Gen *g);
-} judges[] = {{"graph", dims_check_read},
-              {"unroll", judge_bound},
-              {"place", judge_budget},
-              {"simulate", judge_sums},
-              {"simulate", warn_plan}};
+} judges[] = {{"graph", dims_check_read}, {"unroll", judge_bound},
+              {"place", judge_image},     {"place", judge_budget},
+              {"simulate", judge_sums},   {"simulate", warn_plan}};
 
 /* ---- the passes ------------------------------------------------------------------ */
 
@@ -227,14 +255,22 @@ int drive_passes(Gen *g, const char *first, const char *last)
     return code;
 }
 
+static void show_plan(Gen *g)
+{
+    drive_print(g, g->opt.json      ? plan_print_json
+                   : g->opt.kernels ? plan_print_kernels
+                   : g->opt.all     ? plan_print
+                                    : plan_print_screen);
+    plan_make_files(g);
+}
+
 /* A plan over the budget is shown, too: its error says that it does not fit. */
 static int show_misfit(Gen *g, int code)
 {
-    if (g->opt.dump || g->opt.json || g->opt.kernels)
+    if (g->opt.dump)
         return code;
     simulate_step(g);
-    drive_print(g, plan_print_screen);
-    plan_make_files(g);
+    show_plan(g);
     return code;
 }
 
@@ -255,12 +291,7 @@ int drive(Gen *g)
             return EXIT_DONE;
         }
     }
-    if (plan) {
-        drive_print(g, g->opt.json      ? plan_print_json
-                       : g->opt.kernels ? plan_print_kernels
-                       : g->opt.all     ? plan_print
-                                        : plan_print_screen);
-        plan_make_files(g);
-    }
+    if (plan)
+        show_plan(g);
     return EXIT_DONE;
 }

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void set_int(json_t *o, const char *key, int64_t v)
 {
@@ -104,6 +105,16 @@ static json_t *json_network(const Gen *g)
     return o;
 }
 
+/* Not in plan.json: what is generated fits. */
+static void set_fit(Gen *g, json_t *o)
+{
+    const int64_t budget = g->model.budget_bytes;
+
+    json_object_set_new(o, "fits",
+                        json_boolean(budget == 0 || plan_bytes(g).total <= budget));
+    json_object_set_new(o, "budget_bytes", budget ? json_integer(budget) : json_null());
+}
+
 void plan_print_json(Gen *g, Text *t)
 {
     json_t *o = json_object(), *warnings = json_array(), *run;
@@ -121,6 +132,8 @@ void plan_print_json(Gen *g, Text *t)
     if (g->model.net.nodes > 1)
         json_object_set_new(o, "network", json_network(g));
     json_object_set_new(o, "bytes_per_rank", json_bytes(g));
+    if (!strcmp(g->opt.command, "plan"))
+        set_fit(g, o);
     json_object_set_new(o, "step_bytes_per_rank", json_traffic(g));
     set_int(o, "max_live_bytes", g->prog.max_live_bytes);
     set_int(o, "ideal_live_bytes", g->prog.ideal_live_bytes);

@@ -4,8 +4,8 @@
  * first; the rows add up to the busy time of the compute stream.
  *
  * Tiles are 128 x 256 of a product's result, as cuBLASLt mostly takes on Hopper; a wave
- * is one tile for each of the GPU's multiprocessors. Which tiles a library takes, and the
- * registers and shared memory of kernels, are known only to compiled images. */
+ * is one tile for each of the GPU's multiprocessors; a library may take others. Registers
+ * and shared memory are known only to compiled images (plan_image.c). */
 #include "plan/plan.h"
 #include "base/show.h"
 #include "ops/ops.h"
@@ -19,6 +19,7 @@ enum { TILE_ROWS = 128, TILE_COLS = 256 };
 
 typedef struct Row {
     const char *name, *shape;
+    const char *kernel; /* its name in an image, which may go on; NULL: known by `name` */
     double flops, bytes; /* of one call */
     int64_t calls;       /* in a step */
     int64_t tiles;       /* 0: unknown */
@@ -33,13 +34,19 @@ typedef struct Rows {
 
 /* ---- rows ------------------------------------------------------------------------ */
 
+static bool same_kernel(const Row *a, const Row *b)
+{
+    return a->kernel && b->kernel ? !strcmp(a->kernel, b->kernel)
+                                  : a->kernel == b->kernel;
+}
+
 static void add_row(Gen *g, Rows *rows, const Row *new)
 {
     for (int i = 0; i < rows->count; i++) {
         Row *r = &rows->items[i];
 
         if (!strcmp(r->name, new->name) && !strcmp(r->shape, new->shape) &&
-            r->price.ps == new->price.ps) {
+            r->price.ps == new->price.ps && (!g->image || same_kernel(r, new))) {
             r->calls += new->calls;
             return;
         }
@@ -79,6 +86,7 @@ static void add_node(Gen *g, Rows *rows, const Node *n, int64_t calls)
 {
     const Row r = {.name = n->op->name,
                    .shape = node_shape(g, n),
+                   .kernel = n->kernel,
                    .flops = n->flops,
                    .bytes = (double)n->cost.traffic_bytes,
                    .calls = calls,
@@ -98,6 +106,9 @@ static void add_instr(Gen *g, Rows *rows, const Instr *i, int64_t calls)
                      ? gen_printf(g, "[%lld]",
                                   (long long)g->segments.items[i->segment].shard_elems)
                      : "",
+             .kernel = i->kind == INS_MATRICES && g->shapes.count > 0
+                           ? g->shapes.items[0].node->op->name
+                           : NULL,
              .flops = i->flops,
              .calls = calls};
 
@@ -148,6 +159,72 @@ static Rows step_rows(Gen *g)
     return rows;
 }
 
+/* ---- compiled kernels ------------------------------------------------------------ */
+
+/* The kernels of an image that a row calls: of "a" and "a_b", "a_b_c" is of the longer.
+ */
+static bool calls_kernel(const Rows *rows, const Row *r, const ImageKernel *k)
+{
+    if (!image_kernel_is_of(k, r->kernel, r->name))
+        return false;
+    for (int i = 0; r->kernel && i < rows->count; i++) {
+        const Row *o = &rows->items[i];
+
+        if (o->kernel && strlen(o->kernel) > strlen(r->kernel) &&
+            image_kernel_is_of(k, o->kernel, o->name))
+            return false;
+    }
+    return true;
+}
+
+/* The most that one of a row's kernels takes; no registers: the image has none. */
+static ImageKernel most_of(const Gen *g, const Rows *rows, const Row *r)
+{
+    ImageKernel most = {0};
+
+    for (int i = 0; g->image && i < g->image->count; i++) {
+        const ImageKernel *k = &g->image->items[i];
+
+        if (!calls_kernel(rows, r, k))
+            continue;
+        most.registers = max_i64(most.registers, k->registers);
+        most.shared_bytes = max_i64(most.shared_bytes, k->shared_bytes);
+    }
+    return most;
+}
+
+static void print_stacks(const Gen *g, Text *t)
+{
+    for (int i = 0; i < g->image->count; i++) {
+        const ImageKernel *k = &g->image->items[i];
+
+        if (k->stack_bytes > 0)
+            text_printf(t, "  %s keeps %lld bytes of each thread in memory\n", k->name,
+                        (long long)k->stack_bytes);
+    }
+}
+
+static json_t *json_compiled(const Gen *g, const Rows *rows, const Row *r)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < g->image->count; i++) {
+        const ImageKernel *k = &g->image->items[i];
+        json_t *o;
+
+        if (!calls_kernel(rows, r, k))
+            continue;
+        o = json_pack("{s:s, s:I, s:I, s:I}", "name", k->name, "registers",
+                      (json_int_t)k->registers, "shared_bytes",
+                      (json_int_t)k->shared_bytes, "stack_bytes",
+                      (json_int_t)k->stack_bytes);
+        if (k->threads > 0)
+            json_object_set_new(o, "threads", json_integer((json_int_t)k->threads));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
 /* ---- text ------------------------------------------------------------------------ */
 
 static const char *rate_text(Gen *g, const KernelPrice *p)
@@ -165,9 +242,11 @@ static const char *rate_text(Gen *g, const KernelPrice *p)
                       cost_by_flops(p->by) ? "GFLOP" : "GB", source);
 }
 
-static void print_row(Gen *g, Text *t, const Row *r, int names, int shapes, double all_ps)
+static void print_row(Gen *g, Text *t, const Rows *rows, const Row *r, int names,
+                      int shapes, double all_ps)
 {
     const double ps = (double)r->price.ps;
+    const ImageKernel most = most_of(g, rows, r);
 
     text_printf(t, "  %-*s %-*s %7lld %9.3g %9.3g", names, r->name, shapes, r->shape,
                 (long long)r->calls, r->flops * 1e-9, r->bytes * 1e-6);
@@ -176,6 +255,11 @@ static void print_row(Gen *g, Text *t, const Row *r, int names, int shapes, doub
                     (double)r->tiles / (double)g->model.rates.processors);
     else if (g->model.rates.processors > 0)
         text_printf(t, " %7s %6s", "-", "-");
+    if (most.registers > 0)
+        text_printf(t, " %5lld %7lld", (long long)most.registers,
+                    (long long)most.shared_bytes);
+    else if (g->image)
+        text_printf(t, " %5s %7s", "-", "-");
     text_printf(t, " %10.4g %10.4g %5.1f %%  %s\n", ps * 1e-9,
                 ps * (double)r->calls * 1e-9, 100.0 * ps * (double)r->calls / all_ps,
                 rate_text(g, &r->price));
@@ -197,9 +281,11 @@ void plan_print_kernels(Gen *g, Text *t)
                 "Gflop", "MB");
     if (g->model.rates.processors > 0)
         text_printf(t, " %7s %6s", "tiles", "waves");
+    if (g->image)
+        text_printf(t, " %5s %7s", "regs", "shared");
     text_printf(t, " %10s %10s %7s  %s\n", "ms a call", "ms", "share", "rate");
     for (int i = 0; i < rows.count; i++)
-        print_row(g, t, &rows.items[i], names, shapes, all);
+        print_row(g, t, &rows, &rows.items[i], names, shapes, all);
     text_printf(t, "\n  kernels alone   %12.6g ms\n", (double)rows.busy_ps * 1e-9);
     if (rows.beside_ps > 0)
         text_printf(t, "  beside a collective, %.3g times as long: %.6g ms more\n",
@@ -215,11 +301,18 @@ void plan_print_kernels(Gen *g, Text *t)
                     "  tiles of %d x %d on %lld multiprocessors; a library may choose "
                     "others\n",
                     TILE_ROWS, TILE_COLS, (long long)g->model.rates.processors);
+    if (!g->image)
+        return;
+    text_printf(t,
+                "  registers of a thread, bytes of shared memory of a block: the most "
+                "of a row's kernels in %s; those of libraries are not in it\n",
+                g->opt.image);
+    print_stacks(g, t);
 }
 
 /* ---- JSON ------------------------------------------------------------------------ */
 
-static json_t *json_row(const Gen *g, const Row *r, double all_ps)
+static json_t *json_row(const Gen *g, const Rows *rows, const Row *r, double all_ps)
 {
     json_t *o = json_object();
     const double ps = (double)r->price.ps;
@@ -234,6 +327,8 @@ static json_t *json_row(const Gen *g, const Row *r, double all_ps)
         json_object_set_new(
             o, "waves", json_real((double)r->tiles / (double)g->model.rates.processors));
     }
+    if (g->image)
+        json_object_set_new(o, "compiled", json_compiled(g, rows, r));
     if (r->price.rate > 0) {
         json_object_set_new(o, "class", json_string(cost_class_name(r->price.by)));
         json_object_set_new(o, "rate", json_real(r->price.rate));
@@ -252,7 +347,7 @@ json_t *plan_kernels_json(Gen *g)
     json_t *o = json_object(), *list = json_array();
 
     for (int i = 0; i < rows.count; i++)
-        json_array_append_new(list, json_row(g, &rows.items[i], all));
+        json_array_append_new(list, json_row(g, &rows, &rows.items[i], all));
     json_object_set_new(o, "source", json_string(cost_source(g)));
     json_object_set_new(o, "rows", list);
     json_object_set_new(o, "alone_ms", json_real((double)rows.busy_ps * 1e-9));

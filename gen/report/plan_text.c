@@ -296,6 +296,18 @@ static void print_schedule(Gen *g, Text *t)
                 show_count(g, plan_flops_per_token(g)));
 }
 
+static void print_fit(Gen *g, Text *t, int64_t total)
+{
+    const int64_t budget = g->model.budget_bytes;
+
+    if (budget && total <= budget)
+        text_printf(t, "  fits: %s of the budget of %s are free\n",
+                    show_bytes(g, budget - total), show_bytes(g, budget));
+    else if (budget)
+        text_printf(t, "  DOES NOT FIT: %s more than the budget of %s\n",
+                    show_bytes(g, total - budget), show_bytes(g, budget));
+}
+
 static void print_memory(Gen *g, Text *t)
 {
     const Program *p = &g->prog;
@@ -322,10 +334,7 @@ static void print_memory(Gen *g, Text *t)
         text_printf(t, "  %-34s %18" PRId64 "  %s\n", rows[i].what, rows[i].bytes,
                     show_bytes(g, rows[i].bytes));
     }
-    if (g->model.budget_bytes)
-        text_printf(t, "  fits: %s of the budget of %s are free\n",
-                    show_bytes(g, g->model.budget_bytes - b.total),
-                    show_bytes(g, g->model.budget_bytes));
+    print_fit(g, t, b.total);
     text_printf(
         t, "  mapped data files are page cache, shared and reclaimable, not counted\n");
     text_printf(t, "  saves during training: %" PRId64 "  %s more of host memory\n",

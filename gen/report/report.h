@@ -16,6 +16,21 @@ bool dump_plan(Gen *g, const char *pass, Text *t);
 
 struct json_t *plan_kernels_json(Gen *g); /* plan_kernels.c */
 
+/* plan_image.c */
+typedef struct ImageKernel {
+    const char *name;
+    int64_t registers;       /* of a thread */
+    int64_t stack_bytes;     /* of a thread: registers that did not fit, and arrays */
+    int64_t shared_bytes;    /* of a block */
+    int64_t threads;         /* of a block; 0: it depends on the call */
+} ImageKernel;
+typedef struct KernelImage {
+    ImageKernel *items;
+    int count, cap;
+} KernelImage;
+/* Is it one of a call's kernels? kernel: the op's; NULL: call is one of the runtime's or optimizer's. */
+bool image_kernel_is_of(const ImageKernel *k, const char *kernel, const char *call);
+
 const char *plan_run_text(Gen *g); /* "80.8 h; 161.5 GPU hours, 323 USD at 2.00 an hour" */
 struct json_t *plan_run_json(Gen *g); /* the run of --tokens and --price; NULL: not given */
 

@@ -117,6 +117,8 @@ static const Option options[] = {
      VALUE_FILE, AT(machines), DESCRIPTION, NULL, 0},
     {0, "kernels", NULL, "only the kernels of a step, and what each is assumed to take",
      STORE_SWITCH, VALUE_NONE, AT(kernels), PLAN, NULL, 0},
+    {0, "image", "FILE", "with --kernels: registers, shared memory of compiled kernels",
+     STORE_TEXT, VALUE_FILE, AT(image), PLAN, NULL, 0},
     {0, "rates", "FILE", "predict by what `trainer --calibrate` measured", STORE_TEXT,
      VALUE_FILE, AT(rates), GENERATE | PLAN | DIFF | TUNE, NULL, 0},
     {0, "link-runtime", "DIR", "leave the runtime out; make finds it in DIR", STORE_TEXT,

@@ -103,6 +103,19 @@ budget_nvdisasm() { # MODEL ARCH: the disassembler counts the same
         diff - "$WORK/budget/nvdisasm"
 }
 
+budget_plan() { # MODEL ARCH ROWS: plan --kernels --image says what ptxas and kernels.c say
+    "$FSDPGEN" plan "$ROOT/models/$1.lua" --target cuda --set 'recompute="block"' --kernels --json \
+        --image "$WORK/budget/$1.$2.cubin" 2>"$WORK/error" | python3 -c '
+import json, sys
+of, path = sys.argv[1:]
+want = {f[2]: (int(f[3]), int(f[5])) for f in map(str.split, open(path)) if f[:2] == of.split()}
+have = {k["name"]: (k["registers"], k["shared_bytes"]) for row in json.load(sys.stdin)["kernels"]["rows"]
+        for k in row["compiled"] if k["name"] in want}
+assert len(have) >= 8, have
+for name in have:
+    assert have[name] == want[name], (name, have[name], want[name])' "$1 $2" "$3"
+}
+
 budgets() {
     local image rows=$WORK/budget/rows release
     release=$("$nvcc" --version | sed -n 's/.* release \([0-9.]*\), .*/\1/p')
@@ -118,6 +131,7 @@ budgets() {
         budget_rows $image >>"$rows"
         [ ! -x "$CUDA_HOME/bin/nvdisasm" ] ||
             check "$image: nvdisasm counts the same" budget_nvdisasm $image
+        check "$image: plan --image reads what ptxas says" budget_plan $image "$rows"
     done
     if [ $update = 1 ]; then
         {

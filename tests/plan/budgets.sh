@@ -41,3 +41,23 @@ more_ranks() { # SETS TEXT
 }
 more_ranks mesh.shard=1 "mesh.shard = 8 needs about 77.83 GiB"
 more_ranks "mesh.shard=2 strategy=shard_optimizer" "give a rank at least 261.78 GiB"
+
+# What does not fit is shown, too, with the same exit code: in whole, its kernels, and for programs.
+misfit() { # ARGUMENT...
+    "$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --set "mesh={shard=2}" \
+        --set "target=cpu{memory=\"$((total - 1))\"}" "$@" >"$WORK/misfit" 2>"$WORK/err"
+    check "too large, $*: exit code" test $? = 3
+    check "too large, $*: what would fit" grep -q 'recompute = "block" needs about' "$WORK/err"
+    "$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --set "mesh={shard=2}" \
+        --set "target=cpu{memory=\"$total\"}" "$@" >"$WORK/fits" 2>"$WORK/err"
+    check "too large, $*: as the plan that fits" diff \
+        <(sed "s/\"fits\": false/\"fits\": true/; s/$((total - 1))/$total/
+            s/DOES NOT FIT: 1 B more than the budget of \(.*\)/fits: 0 B of the budget of \1 are free/" "$WORK/misfit") "$WORK/fits"
+}
+misfit --json
+check "too large: fits is false" grep -q '^  "fits": false,$' "$WORK/misfit"
+check "too large: its budget" grep -q "^  \"budget_bytes\": $((total - 1)),$" "$WORK/misfit"
+check "too large: its bytes" grep -q "^    \"total\": $total,$" "$WORK/misfit"
+misfit --kernels
+misfit --kernels --json
+misfit --all

@@ -33,5 +33,6 @@ part cost . "$here/cost.sh"
 part screen . "$here/screen.sh"
 part network . "$here/network.sh"
 part published . "$here/published.sh"
+part image . "$here/image.sh"
 part mistakes mistakes
 finish

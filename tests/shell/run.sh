@@ -142,7 +142,7 @@ fish_says() { # PROGRAM WHAT "EXPECTED" LINE
 completion_fish() {
     command -v fish >/dev/null || return
     fish_says fsdpgen "options of a command" \
-        "--all --color --dump --fabric --force --help --html --json --kernels --machines --nodes --ops --path --price --rates --set --target --tokens --trace" "fsdpgen plan --"
+        "--all --color --dump --fabric --force --help --html --image --json --kernels --machines --nodes --ops --path --price --rates --set --target --tokens --trace" "fsdpgen plan --"
     fish_says fsdpgen "commands" plan "fsdpgen pl"
     fish_says fsdpgen "fields" "mesh.node= mesh.replicate= mesh.shard=" "fsdpgen a.lua --set mesh."
     fish_says fsdpgen "passes" "--dump=schedule" "fsdpgen check a.lua --dump=sche"
@@ -167,7 +167,7 @@ completion_zsh() {
     cp "$WORK/fsdpgen.zsh" "$WORK/zsh/_fsdpgen"
     cp "$WORK/trainer.zsh" "$WORK/zsh/_trainer"
     zsh_says fsdpgen "options of a command" \
-        "--all --color --dump --fabric --force --help --html --json --kernels --machines --nodes --ops --path --price --rates --set --target --tokens --trace" "fsdpgen plan --"
+        "--all --color --dump --fabric --force --help --html --image --json --kernels --machines --nodes --ops --path --price --rates --set --target --tokens --trace" "fsdpgen plan --"
     zsh_says fsdpgen "commands" plan "fsdpgen pl"
     zsh_says fsdpgen "fields" "mesh.node mesh.replicate mesh.shard" "fsdpgen a.lua --set mesh."
     zsh_says fsdpgen "passes" schedule "fsdpgen check a.lua --dump=sche"
