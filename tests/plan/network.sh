@@ -168,15 +168,13 @@ return {
 }
 EOF2
 cluster() { "$FSDPGEN" "$1" "$ROOT/models/llama8b.lua" --machines "$WORK/cluster.lua" "${@:2}"; }
-same_plan() { # NAME, of the first "--" on two lists of options
-    local name=$1 first=()
+same_plan() { # NAME, of the first "--" on two lists of options; the names themselves differ
+    local name=$1 first=() names='s/"\(fabric\|node\|gpu\)": .*/"\1"/; s/nodes ([a-z0-9-]*)/nodes/'
     shift
     while [ "$1" != -- ]; do first+=("$1") && shift; done
     shift
-    cluster plan --json --target cuda "${first[@]}" >"$WORK/a" 2>"$WORK/err"
-    cluster plan --json --target cuda "$@" 2>>"$WORK/err" | sed -e "s/\"fabric\": .*/\"fabric\": \"campus\",/" \
-        -e "s/\"node\": .*/\"node\": \"lab\",/" -e "s/\"gpu\": .*/\"gpu\": \"h100-500w\",/" >"$WORK/b"
-    sed -i "s/\"gpu\": .*/\"gpu\": \"h100-500w\",/" "$WORK/a"
+    cluster plan --json --target cuda "${first[@]}" 2>"$WORK/err" | sed "$names" >"$WORK/a"
+    cluster plan --json --target cuda "$@" 2>>"$WORK/err" | sed "$names" >"$WORK/b"
     check "--machines: $name" diff "$WORK/a" "$WORK/b"
     check "--machines: $name, a plan" grep -q '"step_seconds"' "$WORK/a"
 }
