@@ -25,7 +25,7 @@ RUN cmake -S . -B build -DFSDPGEN_TESTS=OFF -DFSDPGEN_RUNTIME=OFF && \
 # Trainers are built here too: the image has nvcc, cuBLAS and NCCL.
 FROM nvidia/cuda:13.0.0-devel-ubuntu24.04
 RUN apt-get update && apt-get install -y --no-install-recommends \
-        gcc libc6-dev libjansson4 liblua5.4-0 libpcre2-8-0 libutf8proc3 libxxhash0 \
+        g++ gcc libc6-dev libjansson4 liblua5.4-0 libpcre2-8-0 libutf8proc3 libxxhash0 \
         libyaml-0-2 libzstd1 make && \
     rm -rf /var/lib/apt/lists/* && \
     useradd --create-home fsdpgen

@@ -4,8 +4,9 @@
  *
  * 1. The library is column-major, where a row-major matrix appears as its transpose: C =
  *    A op B becomes C' = op B' A', with exchanged operands.
- * 2. Sums are in float, or double, and no algorithm may split k among blocks, because
- *    their sum would have an order of its own.
+ * 2. Sums are in float, or double, in an order that is the same each time. So the library
+ *    is asked for algorithms that do not split k among blocks. kernels.wis may name one
+ *    that does, if the library documents the order in which it adds the parts.
  * 3. A product's algorithm is the one in kernels.wis (rt_wisdom.c), or else the first
  *    that the library proposes; its name is printed at start. It depends only on the
  *    shape, the GPU, the library and that file, which are all in the platform's text, so
@@ -125,10 +126,13 @@ static cublasLtMatrixLayout_t layout(cudaDataType_t type, int64_t rows, int64_t 
     return l;
 }
 
-static cublasLtMatmulPreference_t preference(const RtMatmul *p)
+static cublasLtMatmulPreference_t preference(const RtMatmul *p, RtSplit split)
 {
     const uint64_t bytes = (uint64_t)this_rank->trainer->library_bytes;
-    const uint32_t no_split = CUBLASLT_REDUCTION_SCHEME_NONE;
+    const uint32_t schemes =
+        split == RT_WHOLE_K
+            ? CUBLASLT_REDUCTION_SCHEME_NONE
+            : CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const uint32_t a = alignment(p->ldb, p->in_dtype), b = alignment(p->lda, p->in_dtype);
     const uint32_t c = alignment(p->ldc, p->out_dtype);
     const struct {
@@ -137,7 +141,7 @@ static cublasLtMatmulPreference_t preference(const RtMatmul *p)
         size_t bytes;
     } wishes[] = {
         {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes},
-        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_split, sizeof no_split},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof a},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b, sizeof b},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &c, sizeof c},
@@ -190,19 +194,19 @@ RtProduct rt_product_describe(const RtMatmul *p)
     return q;
 }
 
-int rt_product_propose(const RtMatmul *p, const RtProduct *q,
+int rt_product_propose(const RtMatmul *p, const RtProduct *q, RtSplit split,
                        cublasLtMatmulHeuristicResult_t *results, int most)
 {
     char text[RT_PRODUCT_TEXT];
     int found = 0, usable = 0;
-    cublasLtMatmulPreference_t pref = preference(p);
+    cublasLtMatmulPreference_t pref = preference(p, split);
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         handle, q->desc, q->a, q->b, q->c, q->c, pref, most, results, &found);
     cublasLtMatmulPreferenceDestroy(pref);
     for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; i++)
         if (results[i].state == CUBLAS_STATUS_SUCCESS)
             results[usable++] = results[i];
-    if (usable == 0) {
+    if (usable == 0 && split == RT_WHOLE_K) {
         rt_fail(this_rank, RT_EXIT_ERROR,
                 "cuBLASLt has no algorithm for the product %s on %s: %s",
                 rt_product_text(p, text), rt_gpu.name, cublasLtGetStatusString(status));
@@ -220,20 +224,38 @@ static int config(const cublasLtMatmulAlgo_t *algorithm,
     return value;
 }
 
-bool rt_algorithm_splits(const cublasLtMatmulAlgo_t *algorithm)
+int rt_algorithm_parts(const cublasLtMatmulAlgo_t *algorithm)
 {
-    const int split = config(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
-    return config(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) !=
-               CUBLASLT_REDUCTION_SCHEME_NONE ||
-           split > 1;
+    const int parts = config(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+    return parts > 1 ? parts : 1;
+}
+
+/* The library's documentation of cublasLtReductionScheme_t: COMPUTE_TYPE keeps the parts
+ * in the workspace and adds them in a separate step; INPLACE adds them to the output one
+ * after the other, by counters, and rounds each sum to the output's type. */
+bool rt_algorithm_in_order(const RtMatmul *p, const cublasLtMatmulAlgo_t *algorithm)
+{
+    switch (config(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME)) {
+    case CUBLASLT_REDUCTION_SCHEME_NONE:
+        return rt_algorithm_parts(algorithm) == 1;
+    case CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE:
+        return true;
+    case CUBLASLT_REDUCTION_SCHEME_INPLACE:
+        return p->out_dtype == RT_F32 || p->out_dtype == RT_F64;
+    default:
+        return false;
+    }
 }
 
 const char *rt_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *text,
                               size_t bytes)
 {
-    snprintf(text, bytes, "algorithm %d, tile %d",
-             config(algorithm, CUBLASLT_ALGO_CONFIG_ID),
-             config(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID));
+    const int parts = rt_algorithm_parts(algorithm);
+    const int n = snprintf(text, bytes, "algorithm %d, tile %d",
+                           config(algorithm, CUBLASLT_ALGO_CONFIG_ID),
+                           config(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID));
+    if (parts > 1 && n > 0 && (size_t)n < bytes)
+        snprintf(text + n, bytes - (size_t)n, ", k in %d parts", parts);
     return text;
 }
 
@@ -246,7 +268,7 @@ static void check_tuned(const RtMatmul *p, RtProduct *q)
     const cublasStatus_t status = cublasLtMatmulAlgoCheck(
         handle, q->desc, q->a, q->b, q->c, q->c, &q->algorithm, &result);
     if (status != CUBLAS_STATUS_SUCCESS || result.state != CUBLAS_STATUS_SUCCESS ||
-        result.workspaceSize > most || rt_algorithm_splits(&q->algorithm)) {
+        result.workspaceSize > most || !rt_algorithm_in_order(p, &q->algorithm)) {
         rt_fail(this_rank, RT_EXIT_ERROR,
                 "%s names an algorithm for the product %s that %s; run trainer "
                 "--tune-kernels again, or remove the file",
@@ -254,7 +276,7 @@ static void check_tuned(const RtMatmul *p, RtProduct *q)
                 status != CUBLAS_STATUS_SUCCESS || result.state != CUBLAS_STATUS_SUCCESS
                     ? "cuBLASLt refuses"
                 : result.workspaceSize > most ? "needs more workspace than is planned"
-                                              : "splits k among blocks");
+                                              : "adds parts of k in no fixed order");
     }
 }
 
@@ -267,7 +289,7 @@ static void choose(const RtMatmul *p, RtProduct *q)
         check_tuned(p, q);
     } else {
         cublasLtMatmulHeuristicResult_t first;
-        rt_product_propose(p, q, &first, 1);
+        rt_product_propose(p, q, RT_WHOLE_K, &first, 1);
         q->algorithm = first.algo;
     }
     if (this_rank->rank == 0 && this_rank->state->flags.verbose) {

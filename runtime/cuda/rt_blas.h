@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_blas.h: products in the form of cuBLASLt: what rt_blas.c, which runs them, shares with
- * rt_tune.c, which measures algorithms, and rt_wisdom.c, which stores the results. */
+/* rt_blas.h: products in the form of cuBLASLt: what rt_blas.c, which runs them, shares
+ * with rt_tune.c, which measures algorithms, and rt_wisdom.c, which stores the results.
+ */
 #ifndef RT_BLAS_H
 #define RT_BLAS_H
 
@@ -23,17 +24,23 @@ typedef struct RtProduct {
     cublasLtMatmulAlgo_t algorithm;
 } RtProduct;
 
+typedef enum RtSplit { RT_WHOLE_K, RT_SPLIT_K } RtSplit;
+
 /* ---- rt_blas.c ------------------------------------------------------------------- */
 
 /* Everything except the algorithm. */
 RtProduct rt_product_describe(const RtMatmul *p);
-/* Algorithms that the library proposes, in its order; returns how many. There is at least one, or
- * the rank ends. Some may sum in another order although a fixed one was requested. */
-int rt_product_propose(const RtMatmul *p, const RtProduct *q,
+/* Algorithms that the library proposes, in its order; returns how many. Those for whole
+ * rows of k: there is at least one, or the rank ends. Those that split k: there may be
+ * none. A proposal may do otherwise than requested. */
+int rt_product_propose(const RtMatmul *p, const RtProduct *q, RtSplit split,
                        cublasLtMatmulHeuristicResult_t *results, int most);
-/* Does it split k among blocks, whose sums are then added in an order of their own? */
-bool rt_algorithm_splits(const cublasLtMatmulAlgo_t *algorithm);
-/* "algorithm 66, tile 20" */
+/* Into how many parts, each summed by a block of its own, does it split k? 1: it does
+ * not. */
+int rt_algorithm_parts(const cublasLtMatmulAlgo_t *algorithm);
+/* Is each sum of parts documented to have one order, and to round only once? */
+bool rt_algorithm_in_order(const RtMatmul *p, const cublasLtMatmulAlgo_t *algorithm);
+/* "algorithm 66, tile 20, k in 3 parts" */
 const char *rt_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *text,
                               size_t bytes);
 /* The workspace is the trainer's library_bytes. */

@@ -28,6 +28,7 @@ typedef struct Desc {
 
 typedef struct Preference {
     uint64_t workspace_bytes;
+    uint32_t schemes;
 } Preference;
 
 /* The opaque structures of the header hold ours. */
@@ -40,13 +41,30 @@ typedef enum {
     IN_HALVES, /* the sum of two sums */
     BACKWARDS, /* the fastest while the cache is warm, not when it is cold */
     UNSTEADY,  /* begins elsewhere each time: other bits */
-    SPLIT,     /* the fastest; blocks split k, whatever the caller wishes */
+    SPLIT,     /* blocks split k, whatever the caller wishes, and round the parts */
+    /* If the caller lets it split k: */
+    SPLIT_STEPS,    /* parts in the workspace, added in a step of their own */
+    SPLIT_IN_PLACE, /* parts added to the output, one after the other */
+    SPLIT_RACE,     /* said to be as SPLIT_STEPS; now and then a part is lost */
     ALGORITHMS
 } Algorithm;
-static const double cold_us[ALGORITHMS] = {100, 70, 90, 60, 50};
-static const double warm_us[ALGORITHMS] = {50, 35, 20, 30, 25};
+static const double cold_us[ALGORITHMS] = {100, 70, 90, 60, 50, 55, 45, 40};
+static const double warm_us[ALGORITHMS] = {50, 35, 20, 30, 25, 28, 23, 20};
 
-enum { ALGO_MARK = 0x51b1a5 };
+enum { ALGO_MARK = 0x51b1a5, PARTS = 4, RACE_EVERY = 7 };
+
+/* How it adds parts of k. CUDASIM_SCHEME: another library, whose SPLIT_STEPS does
+ * otherwise. */
+static uint32_t scheme_of(Algorithm a)
+{
+    return a == SPLIT            ? CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE
+           : a == SPLIT_IN_PLACE ? CUBLASLT_REDUCTION_SCHEME_INPLACE
+           : a == SPLIT_RACE     ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+           : a == SPLIT_STEPS
+               ? (uint32_t)sim_setting("CUDASIM_SCHEME",
+                                       CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
+               : CUBLASLT_REDUCTION_SCHEME_NONE;
+}
 
 static bool is_algorithm(const cublasLtMatmulAlgo_t *algo)
 {
@@ -188,10 +206,12 @@ cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
 {
     if (attr == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && bytes == 8)
         memcpy(&((Preference *)p)->workspace_bytes, value, 8);
+    if (attr == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK && bytes == 4)
+        memcpy(&((Preference *)p)->schemes, value, 4);
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* All of them, as they come; none needs workspace. */
+/* All that fit the wish, as they come, and SPLIT; none is said to need workspace. */
 cublasStatus_t
 cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -200,14 +220,19 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
                                cublasLtMatmulHeuristicResult_t results[], int *found)
 {
     BEGIN;
-    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)preference;
-    *found = wanted < ALGORITHMS ? wanted : ALGORITHMS;
-    for (int i = 0; i < *found; i++) {
-        memset(&results[i], 0, sizeof results[i]);
-        results[i].algo.data[0] = ALGO_MARK;
-        results[i].algo.data[1] = (uint64_t)i;
-        results[i].state = CUBLAS_STATUS_SUCCESS;
-        results[i].wavesCount = 1;
+    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d;
+    *found = 0;
+    for (Algorithm i = 0; i < ALGORITHMS && *found < wanted; i++) {
+        const uint32_t scheme = scheme_of(i),
+                       schemes = ((Preference *)preference)->schemes;
+        if (i > SPLIT && !(scheme & schemes))
+            continue;
+        cublasLtMatmulHeuristicResult_t *result = &results[(*found)++];
+        memset(result, 0, sizeof *result);
+        result->algo.data[0] = ALGO_MARK;
+        result->algo.data[1] = i;
+        result->state = CUBLAS_STATUS_SUCCESS;
+        result->wavesCount = (float)sim_setting("CUDASIM_WAVES_PERCENT", 100) / 100;
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -232,15 +257,15 @@ cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
                                      cublasLtMatmulAlgoConfigAttributes_t attr,
                                      void *value, size_t bytes, size_t *written)
 {
-    const bool split = algo->data[1] == SPLIT;
+    const uint32_t scheme = scheme_of((Algorithm)algo->data[1]);
 
     memset(value, 0, bytes);
     if (attr == CUBLASLT_ALGO_CONFIG_SPLITK_NUM && bytes == 4)
-        *(int32_t *)value = split ? 4 : 1;
+        *(int32_t *)value = scheme ? PARTS : 1;
     else if (attr == CUBLASLT_ALGO_CONFIG_ID && bytes == 4)
         *(int32_t *)value = (int32_t)algo->data[1];
     else if (attr == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME && bytes == 4)
-        *(uint32_t *)value = split ? CUBLASLT_REDUCTION_SCHEME_INPLACE : 0;
+        *(uint32_t *)value = scheme;
     if (written)
         *written = bytes;
     return CUBLAS_STATUS_SUCCESS;
@@ -348,6 +373,19 @@ static double dot_backwards(const double *a, const double *b, int64_t k, bool wi
     return sum;
 }
 
+/* The sums of PARTS parts of k, added from the first, or a later one, on. */
+static double dot_parts(const double *a, const double *b, int64_t k, int64_t first,
+                        bool wide)
+{
+    double sum = 0;
+
+    for (int64_t part = first; part < PARTS; part++) {
+        sum = added(sum, part_of(a, b, k * part / PARTS, k * (part + 1) / PARTS, wide),
+                    wide);
+    }
+    return sum;
+}
+
 static void touch(const void *p, const Layout *l, bool write)
 {
     const int64_t bytes = size_of(l->type);
@@ -363,10 +401,11 @@ static SimResult run_product(SimOp *op)
     const bool wide = p->d.type == CUDA_R_64F;
     /* enough of the workspace to see who else uses it at the same time */
     const int64_t used = p->workspace_bytes < 4096 ? (int64_t)p->workspace_bytes : 4096;
-    static int64_t runs;
+    static int64_t runs, races;
     const int64_t at = p->algorithm == IN_HALVES                           ? k / 2
                        : p->algorithm == UNSTEADY || p->algorithm == SPLIT ? runs++ % k
                                                                            : 0;
+    const int64_t part = p->algorithm == SPLIT_RACE && ++races % RACE_EVERY == 0;
     double *a, *b;
 
     touch(p->pa, &p->a, false);
@@ -383,9 +422,10 @@ static SimResult run_product(SimOp *op)
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
             const double *row = a + i * k, *column = b + j * k;
-            double v = p->alpha * (p->algorithm == BACKWARDS
-                                       ? dot_backwards(row, column, k, wide)
-                                       : dot(row, column, k, at, wide));
+            double v = p->alpha *
+                       (p->algorithm == BACKWARDS ? dot_backwards(row, column, k, wide)
+                        : p->algorithm > SPLIT    ? dot_parts(row, column, k, part, wide)
+                                                  : dot(row, column, k, at, wide));
 
             if (p->beta != 0)
                 v += p->beta * load(p->pc, j * p->c.ld + i, p->c.type);

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # tune.sh, read by run.sh: trainer --tune-kernels on the simulated device. Its cuBLASLt has
 # algorithms (sim_cublaslt.c) that are fast but not bit-stable, fast only while the cache is warm,
-# or split k; the search must find the one that is left. What it wrote is loaded, is a part of the
-# platform, and gives the same bits on other ranks; a file that is foreign, damaged, or names what
-# the library lacks is told in one line.
+# or round parts of k; the search must find the one that is left. What it wrote is loaded, is a part
+# of the platform, and gives the same bits on other ranks; a file that is foreign, damaged, or names
+# what the library lacks is told in one line.
 
 # tuned_run DIR [NAME=VALUE...] [-- FLAGS...]
 tuned_run() {
@@ -43,10 +43,10 @@ tuning() {
         bad "trainer --tune-kernels" "$dir.tune"
         return
     fi
-    # not the fastest of all (it splits k), nor the next (other bits each time), nor the one that
-    # is fast while the cache is warm
+    # not the fastest of all (it rounds parts of k), nor the next (other bits each time), nor the one
+    # that is fast while the cache is warm
     check "every product has the fastest algorithm that is sound" awk '
-        / = / { n++; sound += /# algorithm 1, tile 0: .* of 5 1 split k, 1 unsteady$/ }
+        / = / { n++; sound += /# algorithm 1, tile 0: .* of 5 1 unordered, 1 unsteady$/ }
         END { exit n == 0 || sound != n }' "$wis"
     tuned_run "$dir" || bad "a trainer with kernels.wis runs" "$dir.log"
     check "with it they are taken" grep -q "^product .*: algorithm 1, tile 0, tuned$" "$dir.out"
@@ -68,7 +68,41 @@ tuning() {
     trainer "$two" tiny_llama cuda --set mesh.shard=2 && CUDASIM_UNCHECKED=1 build_cuda "$two" &&
         tuned_run "$two" -- --kernels "$wis" || bad "two ranks with kernels.wis" "$two.log"
     check "kernels.wis: the same bits on two ranks" cmp "$two.result" "$WORK/tuned.result"
+    splitting
     other_choices
+}
+
+# Products that keep less than half of the GPU busy, with algorithms that split k: one that loses a
+# part in one run of seven, one that rounds each part to the output's dtype, one that adds them in a
+# step of their own. Results are in bf16 and in f32, then all in f32.
+splitting() {
+    local dir=$WORK/tune3 wis=$WORK/low.wis two=$WORK/tune2
+    trainer "$dir" tiny_llama cuda --set 'dtypes.param="bf16"' && CUDASIM_UNCHECKED=1 build_cuda "$dir" &&
+        CUDASIM_WAVES_PERCENT=49 CUDASIM_L2=4096 "$dir/trainer" --tune-kernels --kernels "$wis" \
+            >"$dir.log" 2>&1 ||
+        { bad "trainer --tune-kernels with algorithms that split k" "$dir.log"; return; }
+    check "k is split in place only where the sum stays f32" awk '
+        / to f32 = / { n++; sound += /# algorithm 6, tile 0, k in 4 parts: .* of 9 2 unordered, 1 unsteady$/ }
+        / to bf16 = / { n++; sound += /# algorithm 5, tile 0, k in 4 parts: .* of 9 3 unordered, 1 unsteady$/
+                        low++ }
+        / = / { lines++ }
+        END { exit low == 0 || low == n || lines != n || sound != n }' "$wis"
+    tuned_run "$dir" -- --kernels "$wis" || bad "a trainer whose products split k runs" "$dir.log"
+    check "the log says in how many parts" \
+        grep -q "^product .*: algorithm 5, tile 0, k in 4 parts, tuned$" "$dir.out"
+    refused "parts of k that another library rounds" "names an algorithm .* adds parts of k in no fixed order" \
+        "$dir" CUDASIM_SCHEME=4 -- --kernels "$wis"
+    dir=$WORK/tune1 wis=$WORK/split.wis
+    CUDASIM_WAVES_PERCENT=49 CUDASIM_L2=4096 "$dir/trainer" --tune-kernels --kernels "$wis" >"$dir.tune" 2>&1
+    tuned_run "$dir" -- --kernels "$wis" || bad "a trainer whose products split k runs" "$dir.log"
+    check "bits of products that split k are theirs" \
+        bash -c "! cmp -s '$dir.result' '$WORK/tuned.result'"
+    cp "$dir.result" "$WORK/split.result"
+    tuned_run "$two" -- --kernels "$wis" || bad "two ranks whose products split k" "$two.log"
+    check "products that split k: the same bits on two ranks" cmp "$two.result" "$WORK/split.result"
+    CUDASIM_WAVES_PERCENT=50 CUDASIM_L2=4096 "$dir/trainer" --tune-kernels --kernels "$wis" \
+        >"$dir.tune" 2>&1
+    check "products that keep half of the GPU busy do not split k" [ "$(grep -c 'k in' "$wis")" = 0 ]
 }
 
 foreign_files() {

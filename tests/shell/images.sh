@@ -4,8 +4,9 @@
 # build does: FROM, RUN, COPY, WORKDIR, USER, CMD; any other is an error. What is made is then used as
 # docs/operate.md says: by a user without a name, with a folder of theirs at /work. Debian 12 is the
 # CPU image's own base; for those of the CUDA image, which come from elsewhere, Debian 13 stands in,
-# whose packages of these names it has. So nothing here runs nvcc.
+# which has packages of these names, with this machine's CUDA toolkit mounted where the base has its own.
 images_at=$WORK/images
+toolkit=$(readlink -f "${CUDA_HOME:-/usr/local/cuda}")
 base_suite() { # IMAGE: Debian's suite that is it, or stands in for it
     case $1 in
     debian:12-slim) echo bookworm ;;
@@ -18,12 +19,13 @@ base_suite() { # IMAGE: Debian's suite that is it, or stands in for it
 inside() {
     local root=$1 user=$2 folder=$3
     shift 3
-    timeout 3000 unshare --mount --pid --fork --kill-child bash -c '
+    toolkit=$toolkit timeout 3000 unshare --mount --pid --fork --kill-child bash -c '
         root=$1 user=$2 folder=$3
         shift 3
         mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" || exit 125
+        [ ! -d "$root/usr/local/cuda" ] || mount --bind "$toolkit" "$root/usr/local/cuda" || exit 125
         exec chroot --userspec="$user" "$root" env -i HOME=/ TERM=dumb DEBIAN_FRONTEND=noninteractive \
-            PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+            PATH=/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
             sh -c "cd \"\$0\" && exec \"\$@\"" "$folder" "$@"
     ' bash "$root" "$user" "$folder" "$@" </dev/null
 }
@@ -40,7 +42,10 @@ from() {
     suite=$(base_suite "$1") || { echo "no base is known for $1"; return 1; }
     root=$images_at/$image/${3:-last} user=0:0 folder=/
     mkdir -p "$root" && base_of "$suite" && tar -C "$root" -xf "$images_at/$suite.tar" &&
-        cp /etc/resolv.conf "$root/etc/resolv.conf"
+        cp /etc/resolv.conf "$root/etc/resolv.conf" || return 1
+    case $1 in
+    nvidia/cuda:*) [ ! -x "$toolkit/bin/nvcc" ] || mkdir "$root/usr/local/cuda" ;;
+    esac
 }
 
 copy() { # [--from=STAGE] SOURCE... TARGET: a folder's contents, or files, as COPY does
@@ -118,6 +123,12 @@ cuda_image() {
     used "fsdpgen writes a description for GPUs" fsdpgen init mine.lua --target cuda
     used "and a trainer" fsdpgen mine.lua -o mine
     used "a C compiler" sh -c 'echo "int main(void) { return 0; }" >c.c && cc c.c -o c && ./c'
+    if [ -d "$root/usr/local/cuda" ]; then
+        used "which nvcc builds" make -C mine -j2
+        used "and the trainer starts" mine/trainer --help
+    else
+        echo "no nvcc in $toolkit: the CUDA image builds no trainer here (CUDA_HOME says where it is)"
+    fi
 }
 
 demo_image() { # docs/operate.md: ./demo.sh in a slim image, as root
