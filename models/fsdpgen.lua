@@ -74,6 +74,7 @@
 ---@field [2]? fsdpgen.value starts
 ---@field head_dim integer
 ---@field heads integer
+---@field key_chunk? integer
 ---@field kv_heads integer
 ---@field scale number
 ---@field seq integer
@@ -89,6 +90,7 @@
 ---@field [5]? fsdpgen.value starts
 ---@field head_dim integer
 ---@field heads integer
+---@field key_chunk? integer
 ---@field kv_heads integer
 ---@field scale number
 ---@field seq integer
@@ -620,7 +622,8 @@
 ---@field norm_less_one? boolean norm weights are kept less 1, and start at 0 (Gemma)
 ---@field geglu? boolean the gate's activation is GELU, in its tanh form, not SiLU (Gemma)
 ---@field scale_embedding? boolean embeddings are multiplied by sqrt(dim), rounded to their dtype (Gemma)
----@field global_every? integer every that many layers, one sees all tokens; the others have `window` (Gemma 2: 2, Gemma 3: 6)
+---@field global_every? integer every that many layers, one sees all tokens; the others have `window` or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)
+---@field attention_chunk? integer a token sees only tokens of its own chunk of so many, counted from the start of its document
 ---@field attention_softcap? number scores s become c tanh(s / c) (Gemma 2: 50)
 ---@field logits_softcap? number logits x become c tanh(x / c) (Gemma 2: 30)
 ---@field nope_every? integer every that many layers, one has no rotary positions (SmolLM3: 4)
@@ -664,7 +667,8 @@
 ---@field norm_less_one? boolean norm weights are kept less 1, and start at 0 (Gemma)
 ---@field geglu? boolean the gate's activation is GELU, in its tanh form, not SiLU (Gemma)
 ---@field scale_embedding? boolean embeddings are multiplied by sqrt(dim), rounded to their dtype (Gemma)
----@field global_every? integer every that many layers, one sees all tokens; the others have `window` (Gemma 2: 2, Gemma 3: 6)
+---@field global_every? integer every that many layers, one sees all tokens; the others have `window` or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)
+---@field attention_chunk? integer a token sees only tokens of its own chunk of so many, counted from the start of its document
 ---@field attention_softcap? number scores s become c tanh(s / c) (Gemma 2: 50)
 ---@field logits_softcap? number logits x become c tanh(x / c) (Gemma 2: 30)
 ---@field nope_every? integer every that many layers, one has no rotary positions (SmolLM3: 4)

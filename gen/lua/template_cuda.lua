@@ -22,9 +22,9 @@
 --                   share n accesses evenly;
 --                   row_lanes(cols, x): lanes of a warp that share a short row
 --   access(what, x, g)  rt_row_what of a row, with its template arguments
---   oldest_key(fn, starts, window)
+--   oldest_key(fn, starts, window, chunk)
 --                   the function that says which keys of attention a query sees
---   end_query(fn, starts, window, threads)
+--   end_query(fn, starts, window, threads, chunk)
 --                   the one that says which queries see a key, for blocks of so many threads
 --
 -- They rest on runtime/cuda/rt_rows.h.
@@ -108,10 +108,16 @@ local function place(x, at)
   return at == "0" and x.name or x.name .. " + " .. at
 end
 
-local function oldest_key(fn, starts, window)
+local function oldest_key(fn, starts, window, chunk)
   local starts_in = starts and "const int32_t *starts, " or ""
   local body
-  if starts and window > 0 then
+  if (chunk or 0) > 0 then
+    local first = starts and "last - (last - starts[last]) % " .. chunk
+      or fmt("last / %d * %d", chunk, chunk)
+    body = window == 0 and fmt("    return %s;", first)
+      or fmt("    const int start = %s, seen = last + 1 - %d;\n", first, window)
+        .. "    return start > seen ? start : seen;"
+  elseif starts and window > 0 then
     body = "    const int start = starts[last], seen = last + 1 - " .. window .. ";\n"
       .. "    return start > seen ? start : seen;"
   elseif starts then
@@ -124,10 +130,18 @@ local function oldest_key(fn, starts, window)
     .. "    const int last = query < SEQ ? query : SEQ - 1;\n" .. body .. "\n}"
 end
 
-local function end_query(fn, starts, window, threads)
+local function end_query(fn, starts, window, threads, chunk)
   local what = "/* The first query that does not see any key up to `key`" .. (starts
     and "; starts never decrease. */\n" or ". */\n")
-  if not starts then
+  if not starts and (chunk or 0) > 0 then
+    local ends = fmt("    const int end = (key / %d + 1) * %d;\n", chunk, chunk)
+    if window > 0 then -- the window may end before the chunk
+      ends = fmt("    const int chunk = (key / %d + 1) * %d, seen = key + %d;\n", chunk, chunk, window)
+        .. "    const int end = chunk < seen ? chunk : seen;\n"
+    end
+    return what .. fmt("RT_DEVICE int %s_end(int key)\n{\n", fn) .. ends
+      .. "    return end < SEQ ? end : SEQ;\n}"
+  elseif not starts then
     return what .. fmt("RT_DEVICE int %s_end(int key)\n{\n", fn)
       .. fmt("    return key + %d < SEQ ? key + %d : SEQ;\n}", window, window)
   end

@@ -71,7 +71,7 @@ local function scaled(g, x, by, name)
     return (by or 1) == 1 and x or g.scale { x, by = by, name = name }
 end
 
--- way: what differs among layers: { rotary, window }
+-- way: what differs among layers: { rotary, window, chunk }
 local function attention(g, m, x, residual_std, way)
     local heads, kv_heads, head_dim = m.heads, m.kv_heads, m.head_dim
     local rows, parts = qkv_parts(m, "weight")
@@ -104,7 +104,8 @@ local function attention(g, m, x, residual_std, way)
     g:cut "attention"
     local o = g.attention {
         qkv, g:starts(), heads = heads, kv_heads = kv_heads, head_dim = head_dim,
-        seq = m.seq, window = way.window, softcap = m.attention_softcap, name = "attn",
+        seq = m.seq, window = way.window, key_chunk = way.chunk, softcap = m.attention_softcap,
+        name = "attn",
         scale = m.attention_multiplier or 1.0 / math.sqrt(head_dim),
     }
     w = matrix(g, "self_attn.o_proj.weight", m.dim, heads * head_dim, residual_std)
@@ -183,9 +184,9 @@ local function check(m, fail)
         fail("sandwich_norm", "post_norm is set, too",
              "set one: norms before and after, or only after")
     end
-    if m.global_every and m.window == 0 then
+    if m.global_every and m.window == 0 and not m.attention_chunk then
         fail("global_every", "window is 0, so every layer sees all tokens",
-             "set window, which the other layers have")
+             "set window or attention_chunk, which the other layers have")
     end
     if m.rope.local_theta and m.window == 0 then
         fail("rope.local_theta", "no layer has a window", "set window, or leave local_theta out")
@@ -211,7 +212,8 @@ end
 
 -- Does the layer, counted from 0, see all tokens?
 local function sees_all(m, layer)
-    return m.window == 0 or m.global_every ~= nil and (layer + 1) % m.global_every == 0
+    return m.window == 0 and not m.attention_chunk
+        or m.global_every ~= nil and (layer + 1) % m.global_every == 0
 end
 
 -- 1 / scale^2 of the scores, which Gemma has as a whole number; nil if it is not whole.
@@ -239,6 +241,7 @@ end
 -- The model_type that computes it, and its class; nil: no family of Hugging Face's has all of it.
 ---@param m fsdpgen.llama.m
 local function family(m)
+    if m.attention_chunk then return nil end
     if m.sandwich_norm or m.norm_less_one or m.geglu or m.scale_embedding or m.global_every
         or m.attention_softcap or m.logits_softcap or m.rope.local_theta then
         return gemma(m)
@@ -382,9 +385,10 @@ local function build(m, b)
     for i = 0, m.layers - 1 do
         local all = sees_all(m, i)
         local way = { rotary = not m.nope_every or (i + 1) % m.nope_every ~= 0,
-                      window = all and 0 or m.window }
+                      window = all and 0 or m.window,
+                      chunk = not all and m.attention_chunk or nil }
         local class = way.rotary and "layer" or "layer_nope"
-        if all and m.window > 0 then class = class .. "_global" end
+        if all and (m.window > 0 or m.attention_chunk) then class = class .. "_global" end
         x = b:block(("layers.%d"):format(i), class, ("model.layers.%d."):format(i),
                     function(g, y) return layer(g, m, y, residual_std, way) end, x)
     end
@@ -447,7 +451,10 @@ return arch {
           doc = "embeddings are multiplied by sqrt(dim), rounded to their dtype (Gemma)" },
         { "global_every", "int", min = 1, optional = true,
           doc = "every that many layers, one sees all tokens; the others have `window` "
-                .. "(Gemma 2: 2, Gemma 3: 6)" },
+                .. "or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)" },
+        { "attention_chunk", "int", min = 1, optional = true,
+          doc = "a token sees only tokens of its own chunk of so many, counted from the start "
+                .. "of its document" },
         { "attention_softcap", "number", above = 0, optional = true,
           doc = "scores s become c tanh(s / c) (Gemma 2: 50)" },
         { "logits_softcap", "number", above = 0, optional = true,

@@ -33,7 +33,7 @@ if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" \
     loss="--set documents.end_id=3 --set loss.z=0.01 --set loss.label_smoothing=0.2"
     # shellcheck disable=SC2086
     gradients "a llama with documents" "$ops" "$models/tiny_llama.lua" $full $small $loss \
-        --set model.window=3
+        --set model.window=3 --set model.attention_chunk=4
     # shellcheck disable=SC2086
     gradients "a gpt2 with documents" "$ops" "$models/tiny_gpt2.lua" $small $loss \
         --set model.dim=12

@@ -90,6 +90,9 @@ fault attention cpu.c 's/oldest\[strip \* COLS + COLS - 1\]/oldest[strip * COLS]
     'an edge of documents is missed'
 fault attention_bwd cpu.c 's/oldest\[c + ${U}_COLS - 1\]/oldest[c]/' \
     'an edge of documents is missed in the backward'
+fault attention cpu.c 's/(query - starts\[query\])/(query - starts[0])/' 'chunks are counted from the sequence'
+fault attention_bwd cpu.c 's/"query \/ " .. chunk/"(query + 1) \/ " .. chunk/' \
+    'a chunk of the backward begins a query early'
 fault rope cpu.c 's/ - starts\[i\]/ - starts[0]/' 'positions go on over documents'
 fault add_pos_bwd cpu.c 's/ - starts\[i\]/ - starts[0]/' 'gradients of positions go on over documents'
 squares='rt_row_sum_squares_${h.dtype}(h + at, 0, ${d})'

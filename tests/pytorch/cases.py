@@ -97,6 +97,8 @@ CASES = [
     case("llama_bias", "tiny_llama", {"qkv_bias": True}, dtypes=ALL),
     case("llama_qk_norm", "tiny_llama", {"qk_norm": True}, dtypes=ALL),
     case("llama_window", "tiny_llama", {"window": 5}, dtypes=ALL),
+    case("llama_chunk", "tiny_llama", {"attention_chunk": 5, "global_every": 2, "nope_every": 2},
+         dtypes=ALL),
     case("llama_scaling", "tiny_llama", {"rope": {"theta": 100.0, "scaling": SCALING}},
          dtypes=ALL),
     case("llama_all", "tiny_llama", {
@@ -200,6 +202,8 @@ CASES = [
     case("documents_gpt2", "tiny_gpt2", data="masked", dtypes=ALL, loss={"mask": True},
          documents={"end_id": 101}),
     case("documents_window", "tiny_llama", {"window": 4, "tied": True},
+         documents={"end_id": 32}),
+    case("documents_chunk", "tiny_llama", {"attention_chunk": 4, "window": 3},
          documents={"end_id": 32}),
 
     # Tied weights are one parameter, in one group; kernels of which one gradient is frozen.

@@ -68,9 +68,9 @@ def rotate(x, cos, sin):
     return (h * wide(cos) + turned * wide(sin)).to(x.dtype)
 
 
-def attend(q, k, v, window, starts):
-    """q [b, h, s, d]; k, v [b, kv, s, d]; causal, within the document, and at most `window` keys
-    if not 0. starts [b, s]."""
+def attend(q, k, v, window, starts, chunk=None):
+    """q [b, h, s, d]; k, v [b, kv, s, d]; causal, within the document, at most `window` keys
+    if not 0, and within a chunk of so many tokens of the document. starts [b, s]."""
     b, h, s, d = q.shape
     k = k.repeat_interleave(h // k.shape[1], 1)
     v = v.repeat_interleave(h // v.shape[1], 1)
@@ -79,6 +79,9 @@ def attend(q, k, v, window, starts):
     if window:
         mask &= i[:, None] - i[None, :] < window
     mask = mask & (i[None, None, None, :] >= starts[:, None, :, None])
+    if chunk:
+        of = positions_of(starts) // chunk
+        mask = mask & (of[:, None, :, None] == of[:, None, None, :])
     scores = wide(q @ k.transpose(-1, -2)) / math.sqrt(d)
     weights = scores.masked_fill(~mask, -math.inf).softmax(-1).to(q.dtype)
     return (weights @ v).transpose(1, 2).reshape(b, s, h * d)
@@ -109,7 +112,11 @@ def llama(m, p, tokens, starts, r):
         if m["qk_norm"]:
             q = r(rms_norm(q, w("self_attn.q_norm.weight"), eps))
             k = r(rms_norm(k, w("self_attn.k_norm.weight"), eps))
-        o = r(attend(r(rotate(q, cos, sin)), r(rotate(k, cos, sin)), v, m["window"], starts))
+        if not m.get("nope_every") or (i + 1) % m["nope_every"]:
+            q, k = r(rotate(q, cos, sin)), r(rotate(k, cos, sin))
+        everything = m.get("global_every") and (i + 1) % m["global_every"] == 0
+        o = r(attend(q, k, v, 0 if everything else m["window"], starts,
+                     None if everything else m.get("attention_chunk")))
         x = r(x + r(F.linear(o, w("self_attn.o_proj.weight"))))
         y = r(rms_norm(x, w("post_attention_layernorm.weight"), eps))
         gate, up = r(F.linear(y, w("mlp.gate_up_proj.weight"))).chunk(2, -1)

@@ -19,8 +19,12 @@
 //@ local function of(name) return elem == "rt_f16" and "" or " * sizeof *" .. name end
 //@ -- With a softcap, products become tanh(product * scale / softcap) first; scores are softcap of it.
 //@ local of_score = lit(softcap > 0 and softcap or scale)
+//@ local chunk = key_chunk < seq and key_chunk or 0 -- one chunk cuts nothing
+//@ local listed = starts or chunk > 0 -- a table has the first key that each query sees
+//@ local start = starts and "starts[query]" or "query / " .. chunk .. " * " .. chunk
+//@ if starts and chunk > 0 then start = "query - (query - starts[query]) % " .. chunk end
 //@ local function seen()
-//@   if starts then return "(key <= query) & (key >= oldest)" end
+//@   if listed then return "(key <= query) & (key >= oldest)" end
 //@   if window == 0 then return "key <= query" end
 //@   return "(key <= query) & (key > query - " .. window .. ")"
 //@ end
@@ -44,7 +48,7 @@ ${task} {
     ${acc} o[STRIPS][HEAD][${U}_COLS]; /* sums of p v, transposed */
     ${acc} top[QUERIES], sum[QUERIES]; /* largest score so far, sum of exp */
     ${cell} k[KEYS][${deep}], v[KEYS${half}][HEAD];
-//@ if starts then
+//@ if listed then
     ${whole} oldest[QUERIES]; /* first key that each query sees, never decreasing */
 //@ end
     ${acc} s[KEYS][${U}_COLS]; /* scores */
@@ -60,7 +64,7 @@ static inline void ${fn}_softmax(${task} *a, int strip, int c, int64_t query0,
     ${acc} *top_at = &a->top[strip * ${U}_COLS + c];
     ${acc} *sum_at = &a->sum[strip * ${U}_COLS + c];
     const ${I} query = ${P}_count((int)(query0 + c));
-//@ if starts then
+//@ if listed then
     ${I} oldest;
     memcpy(&oldest, &a->oldest[strip * ${U}_COLS + c], sizeof oldest);
 //@ end
@@ -118,7 +122,7 @@ static void ${fn}_strip(${task} *a, int strip, int64_t query0, int64_t key0,
     }
 //@ end
     bool edge = key0 + last > query0 + 1; /* some key comes after some query */
-//@ if starts then
+//@ if listed then
     edge = edge || key0 + first < a->oldest[strip * COLS + COLS - 1];
 //@ elseif window > 0 then
     edge = edge || key0 + first <= query0 + COLS - 1 - ${window};
@@ -135,19 +139,23 @@ static void ${fn}_strip(${task} *a, int strip, int64_t query0, int64_t key0,
     }
 }
 
-//@ if starts then
+//@ if listed then
+//@   if chunk > 0 then
+/* The first key that each query sees. Queries beyond the sequence use the last one's. */
+//@   else
 /* The first key that each query sees, by its document or the window. Queries beyond the
  * sequence use the last one's. */
-static void ${fn}_load_starts(${task} *a, const int32_t *starts, int64_t query0,
+//@   end
+static void ${fn}_load_starts(${task} *a, ${starts and "const int32_t *starts, " or ""}int64_t query0,
                               int64_t queries)
 {
     for (int64_t i = 0; i < QUERIES; i++) {
         const int64_t query = query0 + (i < queries ? i : queries - 1);
 //@ if window > 0 then
-        const int64_t start = starts[query], seen = query + 1 - ${window};
+        const int64_t start = ${start}, seen = query + 1 - ${window};
         a->oldest[i] = (${whole})(start > seen ? start : seen);
 //@ else
-        a->oldest[i] = starts[query];
+        a->oldest[i] = ${chunk > 0 and "(" .. whole .. ")(" .. start .. ")" or start};
 //@ end
     }
 }
@@ -198,7 +206,7 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
                           int64_t queries)
 {
     enum { ROWS = RT_BLOCK_ROWS, COLS = ${U}_COLS };
-//@ if starts then
+//@ if listed then
     const int64_t oldest = a->oldest[0];
 //@ elseif window > 0 then
     const int64_t oldest = query0 + 1 > ${window} ? query0 + 1 - ${window} : 0;
@@ -214,7 +222,7 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
             int64_t first = 0, last = begin + COLS - key0;
             last = last < keys ? last : keys;
             last = (last + ROWS - 1) / ROWS * ROWS;
-//@ if starts then
+//@ if listed then
             first = a->oldest[strip * COLS] - key0;
             first = first > 0 ? first / ROWS * ROWS : 0;
 //@ elseif window > 0 then
@@ -249,8 +257,8 @@ static void ${fn}(const ${elem} *restrict qkv, ${elem} *restrict o,
         const int64_t queries = left < QUERIES ? left : QUERIES;
         const ${elem} *rows = qkv + row0 * ${row};
         const ${elem} *k = rows + (${heads} + head / ${group}) * ${hd};
-//@ if starts then
-        ${fn}_load_starts(&a, starts + row0, query0, queries);
+//@ if listed then
+        ${fn}_load_starts(&a, ${starts and "starts + row0, " or ""}query0, queries);
 //@ end
         ${fn}_load_queries(&a, rows + query0 * ${row} + head * ${hd}, queries);
         ${fn}_queries(&a, k, k + ${kv_heads * hd}, query0, queries);

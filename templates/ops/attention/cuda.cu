@@ -25,7 +25,8 @@
 //@   if softcap == 0 then return s .. " * " .. lit(scale * by) end
 //@   return lit(softcap * by) .. " * rt_tanh" .. f .. "(" .. s .. " * " .. lit(scale / softcap) .. ")"
 //@ end
-//@ local masked = starts or window > 0
+//@ local chunk = key_chunk < seq and key_chunk or 0 -- one chunk cuts nothing
+//@ local masked = starts or window > 0 or chunk > 0
 //@ -- How many rows of a tile are there: loads take it only where tiles do not divide the sequence.
 //@ local function there(rows, left) return seq % rows == 0 and "" or ", " .. left end
 //@ local function older(first) return masked and " && key >= " .. first or "" end
@@ -56,7 +57,7 @@
 //@ end
 
 //@ if masked then
-${oldest_key(fn, starts, window)}
+${oldest_key(fn, starts, window, chunk)}
 
 //@ end
 //@ local function place() -- which queries of which head: text of both kernels

@@ -2,12 +2,23 @@
 -- attention: in rows [heads q | kv_heads k | kv_heads v] of whole sequences; out each
 -- query's mix of values, and the logarithm of its softmax's sum for the backward.
 -- Causal; query i sees keys i-window+1..i of its sequence (all up to i when window is
--- 0), and none before its document, whose first index starts gives.
+-- 0), and none before its document, whose first index starts gives; with a chunk only keys of
+-- its own. Chunks are counted from the first token of a document, so packing changes nothing.
 -- Flops count whole sequences. Head h reads kv head h // (heads / kv_heads).
 local function tanh(x) -- of a small number as exact as of a large one
     local e = math.exp(-2 * math.abs(x))
     if e > 0.9 then return x * (1 - x * x / 3 + 2 * x ^ 4 / 15 - 17 * x ^ 6 / 315 + 62 * x ^ 8 / 2835) end
     return (x < 0 and -1 or 1) * (1 - e) / (1 + e)
+end
+
+-- (query, key) pairs of a sequence, without documents: those of whole chunks and of the rest.
+local function visible_pairs(n)
+    local function of(tokens)
+        local w = n.window > 0 and math.min(n.window, tokens) or tokens
+        return w * (w + 1) // 2 + (tokens - w) * w
+    end
+    local chunk = n.key_chunk > 0 and math.min(n.key_chunk, n.seq) or n.seq
+    return n.seq // chunk * of(chunk) + of(n.seq % chunk)
 end
 
 return op {
@@ -17,6 +28,7 @@ return op {
     attrs = {
         heads = "int", kv_heads = "int", head_dim = "int", seq = "int",
         window = { "int", 0 }, scale = "number",
+        key_chunk = { "int", 0, quiet = true }, -- a query sees keys of its own chunk of so many; 0: of all
         softcap = { "number", 0, quiet = true }, -- scores s become softcap tanh(s / softcap)
     },
     outputs = {
@@ -41,11 +53,13 @@ return op {
             return ("%d rows are not whole sequences of %d"):format(n.t, n.seq)
         end
         if n.window < 0 then return "window must not be negative" end
+        if n.key_chunk < 0 then return "key_chunk must not be negative" end
         if n.softcap < 0 then return "softcap must not be negative" end
     end,
     check_cudnn = function(n)
         if n.starts then return "it does not support documents" end
         if n.softcap > 0 then return "it does not support softcap" end
+        if n.key_chunk > 0 and n.key_chunk < n.seq then return "it does not support chunks" end
         if n.head_dim % 8 ~= 0 or n.head_dim > 128 then
             return ("heads are %d wide, not a multiple of 8 up to 128"):format(n.head_dim)
         end
@@ -53,16 +67,14 @@ return op {
     workspace_cudnn = function() return 1 << 20 end, -- what the library may need
     cost = "attention",
     flops = function(n) -- two products over the visible pairs
-        local w = n.window > 0 and math.min(n.window, n.seq) or n.seq
-        local pairs_of_sequence = w * (w + 1) // 2 + (n.seq - w) * w
-        return 4 * n.heads * n.head_dim * pairs_of_sequence * (n.t // n.seq)
+        return 4 * n.heads * n.head_dim * visible_pairs(n) * (n.t // n.seq)
     end,
     backward = function(g, n, d)
         return {
             qkv = g.attention_bwd {
                 n.qkv, n.o, n.lse, d.o, n.starts, heads = n.heads, kv_heads = n.kv_heads,
                 head_dim = n.head_dim, seq = n.seq, window = n.window, scale = n.scale,
-                softcap = n.softcap,
+                softcap = n.softcap, key_chunk = n.key_chunk,
             },
         }
     end,
@@ -70,6 +82,7 @@ return op {
         local hd, group = n.head_dim, n.heads // n.kv_heads
         for i = 0, n.t - 1 do
             local first = i - i % n.seq + (n.starts and n.starts[i + 1] or 0)
+            if n.key_chunk > 0 then first = i - (i - first) % n.key_chunk end
             if n.window > 0 then first = math.max(first, i - n.window + 1) end
             for h = 0, n.heads - 1 do
                 local q, kv = i * n.c + h * hd, (n.heads + h // group) * hd
@@ -113,5 +126,5 @@ return op {
             end,
         }
     end,
-    variants = { { softcap = 0.75 } },
+    variants = { { softcap = 0.75 }, { key_chunk = 7 }, { key_chunk = 33 } },
 }

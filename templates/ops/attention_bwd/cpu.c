@@ -29,8 +29,12 @@
 //@ -- and their gradient also has its slope.
 //@ local of_score = lit(softcap > 0 and softcap or scale)
 //@ local slope = softcap > 0 and " * (1 - t * t)" or ""
+//@ local chunk = key_chunk < seq and key_chunk or 0 -- one chunk cuts nothing
+//@ local listed = starts or chunk > 0 -- a table has the first key that each query sees
+//@ local start = starts and "starts[query]" or "query / " .. chunk .. " * " .. chunk
+//@ if starts and chunk > 0 then start = "query - (query - starts[query]) % " .. chunk end
 //@ local function seen()
-//@   if starts then return "(key <= query) & (key >= oldest)" end
+//@   if listed then return "(key <= query) & (key >= oldest)" end
 //@   if window == 0 then return "key <= query" end
 //@   return "(key <= query) & (key > query - " .. window .. ")"
 //@ end
@@ -54,7 +58,7 @@ ${task} {
     ${cell} q_t[${deep}][QUERIES], do_t[${deep}][QUERIES];
     ${cell} q[QUERIES${half}][WIDE], d_o[QUERIES${half}][WIDE];
     ${acc} lse[QUERIES], delta[QUERIES]; /* delta: sum of d_o o */
-//@ if starts then
+//@ if listed then
     ${whole} oldest[QUERIES]; /* first key that each query sees, never decreasing */
 //@ end
     ${acc} dq_t[HEAD][QUERIES];
@@ -74,7 +78,7 @@ static inline void ${fn}_scores(${task} *a, int64_t c, int64_t query0, int64_t k
                                 int64_t first, int64_t last, const bool edge)
 {
     const ${I} query = ${P}_count((int)(query0 + c));
-//@ if starts then
+//@ if listed then
     ${I} oldest;
     memcpy(&oldest, &a->oldest[c], sizeof oldest);
 //@ end
@@ -124,7 +128,7 @@ static void ${fn}_strip(${task} *a, int64_t c, int64_t query0, int64_t key0,
     }
 //@ end
     bool edge = key0 + last > query0 + c + 1; /* some key comes after some query */
-//@ if starts then
+//@ if listed then
     edge = edge || key0 + first < a->oldest[c + ${U}_COLS - 1];
 //@ elseif window > 0 then
     edge = edge || key0 + first <= query0 + c + ${U}_COLS - 1 - ${window};
@@ -195,7 +199,7 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
 {
     enum { ROWS = RT_BLOCK_ROWS, COLS = ${U}_COLS };
     const int strips = (int)((queries + COLS - 1) / COLS);
-//@ if starts then
+//@ if listed then
     const int64_t oldest = a->oldest[0];
 //@ elseif window > 0 then
     const int64_t oldest = query0 + 1 > ${window} ? query0 + 1 - ${window} : 0;
@@ -212,8 +216,8 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
             last[s] = end < keys ? end : keys;
             last[s] = last[s] > 0 ? (last[s] + ROWS - 1) / ROWS * ROWS : 0;
             first[s] = 0;
-//@ if starts or window > 0 then
-//@   local begin = starts and "a->oldest[s * COLS] - key0" or "end - COLS + 1 - " .. window
+//@ if listed or window > 0 then
+//@   local begin = listed and "a->oldest[s * COLS] - key0" or "end - COLS + 1 - " .. window
             const int64_t begin = ${begin};
             first[s] = begin > 0 ? begin / ROWS * ROWS : 0;
             first[s] = first[s] < last[s] ? first[s] : last[s];
@@ -239,19 +243,23 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
     }
 }
 
-//@ if starts then
+//@ if listed then
+//@   if chunk > 0 then
+/* The first key that each query sees. Queries beyond the sequence use the last one's. */
+//@   else
 /* The first key that each query sees, by its document or the window. Queries beyond the
  * sequence use the last one's. */
-static void ${fn}_load_starts(${task} *a, const int32_t *starts, int64_t query0,
+//@   end
+static void ${fn}_load_starts(${task} *a, ${starts and "const int32_t *starts, " or ""}int64_t query0,
                               int64_t queries)
 {
     for (int64_t i = 0; i < QUERIES; i++) {
         const int64_t query = query0 + (i < queries ? i : queries - 1);
 //@ if window > 0 then
-        const int64_t start = starts[query], seen = query + 1 - ${window};
+        const int64_t start = ${start}, seen = query + 1 - ${window};
         a->oldest[i] = (${whole})(start > seen ? start : seen);
 //@ else
-        a->oldest[i] = starts[query];
+        a->oldest[i] = ${chunk > 0 and "(" .. whole .. ")(" .. start .. ")" or start};
 //@ end
     }
 }
@@ -330,8 +338,8 @@ static void ${fn}(const ${elem} *restrict qkv, const ${elem} *restrict o,
             const int64_t q_row = row0 + query0;
             const int64_t q_at = q_row * ${row} + head * ${hd};
             const int64_t o_at = q_row * ${o_row} + head * ${hd};
-//@ if starts then
-            ${fn}_load_starts(&a, starts + row0, query0, queries);
+//@ if listed then
+            ${fn}_load_starts(&a, ${starts and "starts + row0, " or ""}query0, queries);
 //@ end
             ${fn}_load_queries(&a, qkv + q_at, o + o_at, d_o + o_at,
                                lse + q_row * ${heads} + head, queries);

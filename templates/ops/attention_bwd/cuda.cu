@@ -48,7 +48,8 @@
 //@ end
 //@ local starts_in = starts and "const int32_t *starts, " or ""
 //@ local starts_of = starts and "starts, " or ""
-//@ local masked = starts or window > 0
+//@ local chunk = key_chunk < seq and key_chunk or 0 -- one chunk cuts nothing
+//@ local masked = starts or window > 0 or chunk > 0
 //@ -- How many rows of a tile are there: loads take it only where tiles do not divide the sequence.
 //@ local function there(rows, left) return seq % rows == 0 and "" or ", " .. left end
 //@ local some_queries, some_keys = there(queries, "queries"), there(keep, "keys")
@@ -81,9 +82,9 @@
 //@ end
 
 //@ if masked then
-${oldest_key(fn, starts, window)}
+${oldest_key(fn, starts, window, chunk)}
 
-${end_query(fn, starts, window, threads)}
+${end_query(fn, starts, window, threads, chunk)}
 
 //@ end
 //@ local function place_queries() -- which queries of which head: text of both kinds
@@ -136,7 +137,7 @@ ${end_query(fn, starts, window, threads)}
     starts += row0;
     RT_SHARED(int, part, ${threads // 32});
     const int end = ${fn}_end(starts, key0 + keys - 1, part);
-//@   elseif window > 0 then
+//@   elseif masked then
     const int end = ${fn}_end(key0 + keys - 1);
 //@   else
     const int end = SEQ;

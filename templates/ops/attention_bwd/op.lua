@@ -9,6 +9,16 @@ local function tanh(x) -- of a small number as exact as of a large one
     return (x < 0 and -1 or 1) * (1 - e) / (1 + e)
 end
 
+-- (query, key) pairs of a sequence, without documents: those of whole chunks and of the rest.
+local function visible_pairs(n)
+    local function of(tokens)
+        local w = n.window > 0 and math.min(n.window, tokens) or tokens
+        return w * (w + 1) // 2 + (tokens - w) * w
+    end
+    local chunk = n.key_chunk > 0 and math.min(n.key_chunk, n.seq) or n.seq
+    return n.seq // chunk * of(chunk) + of(n.seq % chunk)
+end
+
 return op {
     arithmetic = 1,
     doc = "gradient of attention",
@@ -19,6 +29,7 @@ return op {
     attrs = {
         heads = "int", kv_heads = "int", head_dim = "int", seq = "int",
         window = { "int", 0 }, scale = "number",
+        key_chunk = { "int", 0, quiet = true }, -- a query sees keys of its own chunk of so many; 0: of all
         softcap = { "number", 0, quiet = true }, -- scores s become softcap tanh(s / softcap)
     },
     outputs = { { "dqkv", "t c", dtype = "qkv" } },
@@ -43,11 +54,13 @@ return op {
             return ("%d rows are not whole sequences of %d"):format(n.t, n.seq)
         end
         if n.window < 0 then return "window must not be negative" end
+        if n.key_chunk < 0 then return "key_chunk must not be negative" end
         if n.softcap < 0 then return "softcap must not be negative" end
     end,
     check_cudnn = function(n)
         if n.starts then return "it does not support documents" end
         if n.softcap > 0 then return "it does not support softcap" end
+        if n.key_chunk > 0 and n.key_chunk < n.seq then return "it does not support chunks" end
         if n.head_dim % 8 ~= 0 or n.head_dim > 128 then
             return ("heads are %d wide, not a multiple of 8 up to 128"):format(n.head_dim)
         end
@@ -79,9 +92,7 @@ return op {
     end,
     cost = "attention_bwd",
     flops = function(n) -- five products over the visible pairs
-        local w = n.window > 0 and math.min(n.window, n.seq) or n.seq
-        local pairs_of_sequence = w * (w + 1) // 2 + (n.seq - w) * w
-        return 10 * n.heads * n.head_dim * pairs_of_sequence * (n.t // n.seq)
+        return 10 * n.heads * n.head_dim * visible_pairs(n) * (n.t // n.seq)
     end,
     reference = function(n)
         local hd, group, c = n.head_dim, n.heads // n.kv_heads, n.c
@@ -89,6 +100,7 @@ return op {
         for k = 1, n.t * c do dqkv[k] = 0.0 end
         for i = 0, n.t - 1 do
             local first = i - i % n.seq + (n.starts and n.starts[i + 1] or 0)
+            if n.key_chunk > 0 then first = i - (i - first) % n.key_chunk end
             if n.window > 0 then first = math.max(first, i - n.window + 1) end
             for h = 0, n.heads - 1 do
                 local q, o = i * c + h * hd, (i * n.heads + h) * hd
@@ -135,5 +147,5 @@ return op {
             end,
         }
     end,
-    variants = { { softcap = 0.75 } },
+    variants = { { softcap = 0.75 }, { key_chunk = 7 }, { key_chunk = 33 } },
 }
