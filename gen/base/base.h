@@ -23,6 +23,7 @@ typedef struct GenBase {
     struct Arena *arena;
     struct Diags *diags;
     bool color;              /* of messages */
+    bool only_errors;        /* warnings and notes are not printed */
     int exit_code;           /* for errors of checks with a code of their own; 0: EXIT_DIAG */
     struct { OutFile *items; int count, cap; } files;
 } GenBase;

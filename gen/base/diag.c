@@ -257,6 +257,8 @@ void diag_print(Gen *g)
         if (item->shown)
             continue;
         item->shown = true;
+        if (base_of(g)->only_errors && item->kind != DIAG_ERROR)
+            continue;
         if (shown++ < MAX_SHOWN)
             print_diag(g, &out, item);
         else

@@ -226,7 +226,7 @@ static int find_changes(Tune *t)
     int n = 0, code;
 
     for (int i = 0; i < t->ranked.count; i++)
-        if (tune_is_shown(t, i) || t->ranked.items[i] == best)
+        if (tune_is_shown(t, i) || i < t->measure || t->ranked.items[i] == best)
             list[n++] = t->ranked.items[i];
     code = n ? find_own(t, list, n) : EXIT_DONE;
     return code == EXIT_DONE && n ? drop_own(t, list, n) : code;
@@ -291,15 +291,19 @@ static int rank_and_run(Tune *t)
 {
     int code = plan_all(t);
 
-    if (code == EXIT_DONE && t->measure && t->ranked.count)
-        code = tune_measure(t);
+    if (code == EXIT_DONE && t->measure && t->ranked.count) {
+        code = find_changes(t); /* the table of the runs shows them */
+        if (code == EXIT_DONE)
+            code = tune_measure(t);
+    }
     if (code == EXIT_DONE)
         code = find_changes(t);
     if (code != EXIT_DONE)
         return code;
     if (t->stopped)
         print_line(stderr, "fsdpgen: ", "stopped; what was measured is in %s",
-                   t->wisdom ? t->wisdom : "the table only (--wisdom FILE keeps it)");
+                   t->wisdom ? gen_printf(t->g, "%s: the same command goes on", t->wisdom)
+                             : "the table only (--wisdom FILE keeps it)");
     if (t->g->opt.json)
         tune_print_json(t);
     else

@@ -51,6 +51,17 @@ typedef struct Candidate {
 
 typedef struct TuneKnown { const char *set; bool own; } TuneKnown; /* own: the description sets it */
 
+enum { TUNE_LINES = 16 };    /* of the table while it is measured */
+typedef struct TuneLive {
+    Candidate *const *picks; /* that are measured */
+    int n, rounds, place;    /* place: in the building of all */
+    const Candidate *now;    /* the one built or run at the moment */
+    const char *doing;       /* "building", "running" */
+    int64_t begun;           /* seconds of the monotonic clock */
+    bool screen;             /* stderr is a terminal that can redraw */
+    int drawn, length[TUNE_LINES]; /* lines on it, and their columns */
+} TuneLive;
+
 typedef struct Tune {
     Gen *g;
     TunePlan base;
@@ -66,6 +77,7 @@ typedef struct Tune {
     const char *data;        /* of the runs */
     const char *wisdom;      /* file, or NULL */
     bool stopped;            /* by a signal */
+    TuneLive live;
 } Tune;
 
 /* tune_axes.c. Makes axes of words FIELD=A,B,C, or without words the axes of a model; then adds all
@@ -89,9 +101,17 @@ int tune_measure(Tune *t);
 /* The median of its runs. */
 void tune_settle(Tune *t, Candidate *c);
 
+/* tune_live.c: a table on a terminal, or lines. Begin; what is done now; what was done; a second
+ * passed; clear, before anything else is printed. */
+void tune_live_begin(Tune *t, Candidate *const *picks, int n, int rounds);
+void tune_live_now(Tune *t, const Candidate *c, const char *doing, int place);
+void tune_live_done(Tune *t, const Candidate *c);
+void tune_live_tick(Tune *t);
+void tune_live_clear(Tune *t);
+
 /* tune_run.c. Runs a program in a process group of its own, its output in `log`. It is killed after its
  * time, or when we end. Returns its exit code, 128 + n after signal n; -1: it was stopped. */
-int tune_run(const char *const argv[], const char *folder, const char *log, int64_t seconds);
+int tune_run(Tune *t, const char *const argv[], const char *folder, const char *log, int64_t seconds);
 void tune_signals(void);     /* from now on SIGINT and SIGTERM stop the measurement */
 bool tune_signalled(void);   /* did one arrive? */
 void tune_remove(const char *folder); /* and everything in it */
@@ -112,6 +132,7 @@ int tune_wisdom_add(Tune *t, const Candidate *c, double step_seconds);
 /* tune_print.c */
 bool tune_is_shown(const Tune *t, int place); /* in the table; from 0 */
 const char *tune_sets_of(const Tune *t, const Candidate *c); /* for people */
+const char *tune_measured_of(Gen *g, const Candidate *c); /* "0.4011 s x5"; "-": not measured */
 void tune_print(const Tune *t);
 void tune_print_json(const Tune *t);
 void tune_override(const Tune *t, Text *to); /* the best one, as a description */

@@ -111,7 +111,8 @@ static int make_data(Tune *t)
     const TunePlan *p = &t->base;
     const int64_t wanted = t->steps * p->step_tokens + p->seq_tokens + 1;
     const int64_t n = max_i64(min_i64(wanted, MAX_TOKENS), 2 * p->seq_tokens + 2);
-    const char *path = gen_printf(t->g, "%s/random.bin", t->work);
+    const char *path = gen_printf(t->g, "%s/random-%lld-%lld.bin", t->work,
+                                  (long long)p->vocab, (long long)n);
     FILE *f;
     bool good;
 
@@ -166,7 +167,8 @@ static int build(Tune *t, Candidate *c)
 
     if (code != EXIT_DONE)
         return code;
-    code = tune_run(argv, folder, log, 3600);
+    code = tune_run(t, argv, folder, log, 3600);
+    tune_live_clear(t);
     if (code > 0)
         c->failed = gen_printf(t->g, "make failed: %s", last_line(t->g, log));
     c->built = code == 0;
@@ -256,7 +258,8 @@ static int run_once(Tune *t, const Picks *picks, Candidate *c)
     int code;
 
     unlink(log);
-    code = tune_run(argv, folder, out, t->minutes * 60);
+    code = tune_run(t, argv, folder, out, t->minutes * 60);
+    tune_live_clear(t);
     if (tune_signalled())
         return EXIT_DONE;
     if (code != 0) {
@@ -293,32 +296,40 @@ static void pick(Tune *t, Picks *picks)
         *gen_push(t->g, picks) = own;
 }
 
-static void show(const Tune *t, const char *what, int n, int of)
+static int build_all(Tune *t, const Picks *picks)
 {
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K%s %d of %d", what, n, of);
-    (void)t;
+    int code = EXIT_DONE;
+
+    for (int i = 0; i < picks->count && code == EXIT_DONE && !tune_signalled(); i++) {
+        Candidate *c = picks->items[i];
+
+        if (c->step_seconds.count >= MAX_ROUNDS)
+            continue;
+        tune_live_now(t, c, "building", i + 1);
+        code = build(t, c);
+        if (code == EXIT_DONE && (c->built || c->failed))
+            tune_live_done(t, c);
+    }
+    return code;
 }
 
 static int turns(Tune *t, const Picks *picks)
 {
     const int64_t end = now_seconds() + t->minutes * 60;
-    int code = EXIT_DONE;
+    int code = build_all(t, picks);
 
-    for (int i = 0; i < picks->count && code == EXIT_DONE && !tune_signalled(); i++) {
-        show(t, "building", i + 1, picks->count);
-        if (picks->items[i]->step_seconds.count < MAX_ROUNDS)
-            code = build(t, picks->items[i]);
-    }
     for (int round = 0; round < MAX_ROUNDS && code == EXIT_DONE; round++) {
         for (int k = 0; k < picks->count && code == EXIT_DONE; k++) {
             Candidate *c = picks->items[(k + round) % picks->count];
 
             if (tune_signalled() || (round && now_seconds() >= end))
                 return code;
-            show(t, "round", round + 1, MAX_ROUNDS);
-            if (c->built && !c->failed && c->step_seconds.count <= round)
-                code = run_once(t, picks, c);
+            if (!c->built || c->failed || c->step_seconds.count > round)
+                continue;
+            tune_live_now(t, c, "running", 0);
+            code = run_once(t, picks, c);
+            if (code == EXIT_DONE && !tune_signalled())
+                tune_live_done(t, c);
         }
     }
     return code;
@@ -336,11 +347,11 @@ int tune_measure(Tune *t)
     if (code == EXIT_DONE) {
         tune_signals();
         pick(t, &picks);
+        tune_live_begin(t, picks.items, picks.count, MAX_ROUNDS);
         code = turns(t, &picks);
         t->stopped = tune_signalled();
     }
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K");
+    tune_live_clear(t);
     if (t->own_work && t->work)
         tune_remove(t->work);
     return code;

@@ -324,6 +324,7 @@ int tune_generate(Gen *g, const OptionList *sets, const char *folder)
 
     own.opt.output = folder;
     own.opt.quiet = true;
+    own.base.only_errors = true; /* the same warnings for each candidate */
     own.opt.force = false;
     code = child_run(&own, &default_limits, drive);
     return code == EXIT_DONE ? files_write(&own) : code;

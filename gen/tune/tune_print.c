@@ -35,7 +35,7 @@ bool tune_is_shown(const Tune *t, int place)
 }
 
 /* "0.4011 s x5": the median of so many runs. */
-static const char *measured_text(Gen *g, const Candidate *c)
+const char *tune_measured_of(Gen *g, const Candidate *c)
 {
     return c->median > 0 ? gen_printf(g, "%s x%d", seconds_text(g, c->median),
                                       c->step_seconds.count)
@@ -49,7 +49,7 @@ static void print_row(const Tune *t, Text *to, int place, const Candidate *c)
     const double seconds = any ? c->median : c->plan.seconds;
 
     text_printf(to, "%4d  %11s  %14s  %10s  %10s  %s\n", place,
-                seconds_text(t->g, c->plan.seconds), measured_text(t->g, c),
+                seconds_text(t->g, c->plan.seconds), tune_measured_of(t->g, c),
                 seconds > 0 ? gen_printf(t->g, "%.4g", tune_rate(c, seconds)) : "-",
                 show_bytes(t->g, c->plan.bytes), tune_sets_of(t, c));
     if (c->failed)

@@ -19,7 +19,7 @@
 #include <sys/prctl.h>
 #endif
 
-enum { LOOK_NS = 20000000, GRACE_LOOKS = 150 /* 3 seconds */ };
+enum { LOOK_NS = 20000000, TICK_LOOKS = 50 /* a second */, GRACE_LOOKS = 150 };
 
 static volatile sig_atomic_t signalled;
 
@@ -69,7 +69,7 @@ static bool has_ended(pid_t pid, int *status)
     return got == pid || (got < 0 && errno != EINTR);
 }
 
-int tune_run(const char *const argv[], const char *folder, const char *log,
+int tune_run(Tune *t, const char *const argv[], const char *folder, const char *log,
              int64_t seconds)
 {
     const struct timespec look = {0, LOOK_NS};
@@ -92,6 +92,8 @@ int tune_run(const char *const argv[], const char *folder, const char *log,
         }
         if (asked >= 0 && n == asked + GRACE_LOOKS)
             kill(-pid, SIGKILL);
+        if (n % TICK_LOOKS == TICK_LOOKS - 1)
+            tune_live_tick(t);
         nanosleep(&look, NULL);
     }
     kill(-pid, SIGKILL); /* what it started */

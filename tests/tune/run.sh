@@ -199,10 +199,13 @@ best = min((c for c in d["ranked"] if c["median_seconds"]), key=lambda c: c["med
 sys.exit(best["id"] != d["best"] or best["median_seconds"] != 1.0 or "strategy=no_shard" not in best["sets"])' \
         "$WORK/fake.out"
     check "five runs each ($(calls))" test "$(calls)" = 30
+    cp "$WORK/fake.err" "$WORK/lines"
     check "its page has what was measured" python3 "$ROOT/tests/report/drawings.py" tune "$WORK/fake.html" "$WORK/fake.out"
-    mkdir -p "$WORK/theirs" && echo mine >"$WORK/theirs/random.bin"
+    mkdir -p "$WORK/theirs"
+    local random=$(cd "$WORK/work" && ls random-*.bin)
+    echo mine >"$WORK/theirs/$random"
     fake 'a folder with a file of that name' 1 --measure 1 --work "$WORK/theirs"
-    check 'the file stays' test "$(cat "$WORK/theirs/random.bin")" = mine
+    check 'the file stays' test "$(cat "$WORK/theirs/$random")" = mine
     fake 'a table' 0 --measure 2
     sed "s|$WORK|WORK|g" "$WORK/fake.out" >"$WORK/table"
     golden table "$WORK/table"
@@ -310,6 +313,74 @@ stopped() {
     rm "$WORK/fake/slow"
 }
 
+# On a terminal a table is redrawn in place, at any width; in a pipe each event has a line.
+live() {
+    check 'in a pipe: a line for each trainer that is built' test "$(grep -c '^fsdpgen: built [0-9]* of 6: ' "$WORK/lines")" = 6
+    check 'and for each run' test "$(grep -cE '^fsdpgen: run [0-9]+ of 30: [0-9.]+ m?s a step: ' "$WORK/lines")" = 30
+    check 'the last one' grep -q '^fsdpgen: run 30 of 30: ' "$WORK/lines"
+    check 'nothing moves a cursor' bash -c "! grep -q $'[\\033\\r]' '$WORK/lines'"
+    rm -rf "$WORK/again" && fake 'other steps in the same folder' 0 --measure 1 --steps 2 --work "$WORK/again"
+    fake 'and again' 0 --measure 1 --steps 3 --work "$WORK/again"
+    command -v tmux >/dev/null 2>&1 || { echo "skipped: the terminal (no tmux)"; return; }
+    on_a_terminal
+}
+
+tm() { tmux -L "fsdpgen-tune-$$" -f /dev/null "$@"; }
+shown() { tm capture-pane -p -t x | sed 's/ *$//' | grep -v '^$'; }
+seen() { # PATTERN: comes to stand on the screen
+    local i
+    for ((i = 0; i < 300; i++)); do
+        shown | grep -qE -- "$1" && return 0
+        sleep 0.1
+    done
+    shown >&2
+    return 1
+}
+table_is() { # COLUMNS: once, with all candidates and one that runs, the fastest first, within the width
+    shown >"$WORK/shown"
+    test "$(grep -c '^running [0-9]* of 30; ' "$WORK/shown")" = 1 &&
+        test "$(grep -c '^ *a step .*what ' "$WORK/shown")" = 1 &&
+        test "$(sed '1,/^ *a step/d' "$WORK/shown" | wc -l)" = 6 &&
+        test "$(grep -c '^>  *- ' "$WORK/shown")" = 1 &&
+        sed '1,/^ *a step/d' "$WORK/shown" | grep -oE '^  +[0-9.]+ s x1' | awk '{ print $1 }' | sort -nc &&
+        ! awk -v most="$1" 'length($0) >= most { long = 1 } END { exit !long }' "$WORK/shown"
+}
+on_a_terminal() {
+    local file=$WORK/live.wisdom columns
+    rm -f "$file"
+    echo shard_grad_op >"$WORK/fake/slow"
+    tm new-session -d -s x -x 90 -y 24 "env FAKE_DIR='$WORK/fake' PATH='$WORK/bin:$PATH' PS1='$ ' bash --noprofile --norc -i"
+    tm send-keys -t x "clear; $FSDPGEN tune $llama $axes --set mesh.shard=2 --work $WORK/work --measure 6 --wisdom $file" \
+        "; echo over \$?" Enter
+    check 'a table comes' seen '^running 4 of 30'
+    check '90 columns: all in it' table_is 90
+    for columns in 40 60 30; do
+        tm resize-window -t x -x $columns
+        sleep 1.5
+        tm send-keys -t x '' # nothing
+        check "$columns columns: once, and it fits" table_is $columns
+    done
+    check '30 columns: no rates' test "$(shown | grep -c tokens/s)" = 0
+    tm resize-window -t x -x 90 -y 7
+    sleep 1.5
+    check '7 rows: the first ones' test "$(shown | grep -c '^running\|x1 \|^> ')" -ge 4 -a "$(shown | wc -l)" -le 7
+    tm resize-window -t x -x 90 -y 40
+    tm send-keys -t x C-c
+    check 'Ctrl-C ends it' seen '^over 1$'
+    check 'it says how to go on' seen '^fsdpgen: stopped; what was measured is in '
+    check 'the result stands there' seen '^best, measured here: '
+    check 'nothing of the table is left' test "$(shown | grep -c '^running\|^building\|^> ')" = 0
+    local kept=$(($(wc -l <"$file") - 1))
+    check "its runs are kept ($kept)" test "$kept" = 3
+    rm "$WORK/fake/slow"
+    : >"$WORK/fake/calls"
+    tm send-keys -t x "clear; $FSDPGEN tune $llama $axes --set mesh.shard=2 --work $WORK/work --measure 6 --wisdom $file" \
+        "; echo over \$?" Enter
+    check 'the same command' seen '^over 0$'
+    check 'runs only what is missing' test "$(calls)" = $((30 - kept))
+    tm kill-server
+}
+
 # ---- measured, in earnest --------------------------------------------------------------------------
 
 earnest() {
@@ -333,5 +404,6 @@ part noise:measured noise
 part failures:measured failures
 part wisdom:measured wisdom
 part stopped:measured stopped
+part live:measured live
 part earnest earnest
 finish
