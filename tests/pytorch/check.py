@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What training.py writes by hand is what PyTorch calls by the same name, where it has one:
 AdamW with its decay, SGD without (PyTorch's is not decoupled), warm-up with constant, linear,
-cosine, and wsd put together from them. figures.py asks before it computes anything."""
+cosine, and wsd put together from them. figures.py asks before it computes anything. model.py is what transformers computes, too."""
+import copy
 import warnings
 
 import torch
 from torch.optim import lr_scheduler
 
+import cases
 import training
 
 STEPS = 12
@@ -79,6 +81,22 @@ def cosine_of(low, length, t):
         opt.step()
         scheduler.step()
     return opt.param_groups[0]["lr"]
+
+
+def families(kept, tokens):
+    """model.py has what each family has: its first step is that of transformers' own code."""
+    for case in cases.CASES:
+        if "family" not in case["model"]:
+            continue
+        mine = copy.deepcopy(case)
+        mine["steps"] = 1
+        del mine["model"]["family"]
+        ours = training.run(mine, "f64", {"tokens": tokens, "mask": None})
+        theirs = kept[case["name"]]["f64"]
+        assert abs(ours["losses"][0] / theirs["losses"][0] - 1) < 1e-12, case["name"]
+        for name, g in theirs["grads"].items():
+            apart = max(abs(a - b) for a, b in zip(ours["grads"][name], g))
+            assert apart < 1e-12 * g[0], (case["name"], name)
 
 
 def everything():

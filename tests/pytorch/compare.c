@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compare: compare FIGURES CASE DTYPE GRADIENTS LOG
+/* compare: compare FIGURES CASE DTYPE GRADIENTS LOG EXACT
  *
- * In: figures.json (PyTorch's, by figures.py), the name of a case, a dtype, and
- * what a trainer of that case wrote: --debug-gradients of its first step, --log of ten
- * steps. Out: one line of figures; exit 0 when they agree, 1 when not, with every
- * difference on a line.
+ * In: figures.json (PyTorch's, by figures.py), the name of a case, a dtype, what a
+ * trainer of that case wrote: --debug-gradients of its first step, --log of all steps,
+ * and where one in f64 wrote its gradients, which only figures with a "distance" need.
+ * Out: one line of figures; exit 0 when they agree, 1 when not, with every difference on
+ * a line.
  *
  * f32 and f64 must agree within a relative bound: losses, the global norm, each
  * parameter's gradient norm; its two signed random projections within the bound times its
@@ -13,8 +14,10 @@
  * projections, of the distance to f64 in units of the gradient's norm. A signed random
  * projection of a difference has that difference's norm as its root mean square. The
  * trainer's may be at most twice PyTorch's. So are figures that say "compare":
- * "distance"; "bound" replaces that of their dtype. Series of loss scales and of skipped
- * updates are equal, and a norm that is not finite (null) is so on both sides. */
+ * "distance", and those that give PyTorch's "distance" in place of gradients: the
+ * trainer's is to the one in f64. "bound" replaces that of their dtype. Series of loss
+ * scales and of skipped updates are equal, and a norm that is not finite (null) is so on
+ * both sides. */
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
@@ -184,6 +187,26 @@ static double compare_gradients(const json_t *rows, const json_t *theirs, double
     return worst;
 }
 
+/* Root mean square of the distance to a trainer in f64, beside PyTorch's. */
+static void compare_distance(const json_t *rows, const json_t *exact, double their_rms)
+{
+    double ours[1 + N_PROJECTIONS], want[1 + N_PROJECTIONS], sum = 0;
+    size_t i, n = json_array_size(rows);
+    if (n != json_array_size(exact))
+        fail("%zu gradients, %zu in f64", n, json_array_size(exact));
+    for (i = 0; i < n; i++) {
+        read_row(json_array_get(rows, i), ours);
+        read_row(json_array_get(exact, i), want);
+        for (int k = 1; k <= N_PROJECTIONS; k++)
+            sum += pow((ours[k] - want[k]) / want[0], 2);
+    }
+    double rms = sqrt(sum / (double)(n * N_PROJECTIONS));
+    printf("distance to f64 %.3g, PyTorch's %.3g, ratio %.2f\n", rms, their_rms,
+           rms / their_rms);
+    if (!(rms <= 2 * their_rms))
+        differences++;
+}
+
 /* Root mean squares of the distances to f64: the trainer's and PyTorch's. */
 static void compare_distances(const json_t *rows, const json_t *theirs,
                               const json_t *exact)
@@ -213,8 +236,8 @@ static void compare_distances(const json_t *rows, const json_t *theirs,
 
 int main(int argc, char **argv)
 {
-    if (argc != 6)
-        fail("usage: compare FIGURES CASE f32|f64|bf16|f16 GRADIENTS LOG");
+    if (argc != 7)
+        fail("usage: compare FIGURES CASE f32|f64|bf16|f16 GRADIENTS LOG EXACT");
     json_t *figures = load(argv[1]), *gradients = load(argv[4]);
     const json_t *c = find_case(figures, argv[2]);
     const json_t *theirs = json_object_get(c, argv[3]),
@@ -222,7 +245,14 @@ int main(int argc, char **argv)
     const json_t *rows = json_object_get(gradients, "parameters");
     if (theirs == NULL)
         fail("no figures for %s", argv[3]);
-    if (json_object_get(theirs, "compare") != NULL) {
+    const json_t *distance = json_object_get(theirs, "distance");
+    if (distance != NULL) {
+        json_t *f64 = load(argv[6]);
+        printf("losses within %.2g; ", compare_log(argv[5], theirs, 1e-2));
+        compare_distance(rows, json_object_get(f64, "parameters"),
+                         number(distance, "distance"));
+        json_decref(f64);
+    } else if (json_object_get(theirs, "compare") != NULL) {
         if (exact == NULL)
             fail("no figures for f64");
         /* three digits are left of a loss; what matters is the distance */

@@ -2,13 +2,15 @@
 """Computes the figures that tests/pytorch/run.sh compares trainers with.
 
     python3 tests/pytorch/figures.py LICENSE [CASE...] > tests/pytorch/figures.json
+    python3 tests/pytorch/figures.py LICENSE --drawn > tests/pytorch/drawn.json
 
 In: a text whose bytes are the tokens. Out: JSON; for each case of cases.py and each of its
 dtypes: the losses, learning rates and gradient norms of its steps, and for the first step's
 gradient of every parameter its norm and two signed random projections. With names of cases, only
-these are computed again; the others are kept from the committed file. Initial weights, data order
-and signs are recomputed here from the formulas of runtime/ (its headers state them), so nothing
-but numbers is shared with the trainers. Made with PyTorch 1.13.1 (Debian's python3-torch); any
+these are computed again; the others are kept from the committed file. --drawn: of the random
+cases of drawn.py instead, without gradients: of bf16 the distance of its gradients to those of
+f64. Initial weights, data order and signs are recomputed here from the formulas of runtime/ (its
+headers state them), so nothing but numbers is shared with the trainers. Made with PyTorch 1.13.1 (Debian's python3-torch); any
 version will do. Cases of a family need transformers, whose modelling code they run (families.py):
 made with transformers 5.24.0 and PyTorch 2.15.0."""
 import json
@@ -20,6 +22,7 @@ import torch
 
 import cases
 import check
+import drawn
 import training
 
 KEPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "figures.json")
@@ -44,11 +47,19 @@ def compute(case, tokens):
         if name == "f64":
             rounded = dict(case, reduce=None, moments=None, master=None)
         out[name] = training.run(rounded, name, data)
-        if not case["grads"]:
-            del out[name]["grads"]
         print(case["name"], name, out[name]["losses"][0], out[name]["losses"][-1],
               file=sys.stderr)
+    if not case["grads"]:
+        grads = {name: out[name].pop("grads") for name in out}
+        if "f64" in grads and "bf16" in grads:
+            out["bf16"]["distance"] = distance(grads["bf16"], grads["f64"])
     return out
+
+
+def distance(grads, exact):
+    """Root mean square, over all parameters and projections; compare.c says why."""
+    apart = [(a - b) / exact[k][0] for k in exact for a, b in zip(grads[k][1:], exact[k][1:])]
+    return float(np.sqrt(np.mean(np.square(apart))))
 
 
 def write(case, figures):
@@ -74,20 +85,26 @@ def write(case, figures):
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
+    tokens = np.frombuffer(open(sys.argv[1], "rb").read(), np.uint8).astype(np.int64)
     only, kept, version = sys.argv[2:], {}, torch.__version__
+    all_cases, command = cases.CASES, COMMAND
+    if only == ["--drawn"]:
+        only, all_cases = [], drawn.CASES
+        with open(KEPT) as f:
+            check.families({c["name"]: c for c in json.load(f)["cases"]}, tokens)
+        command = COMMAND.replace(" >", " --drawn >").replace("figures.json", "drawn.json")
     if only:
         with open(KEPT) as f:
             old = json.load(f)
         kept, version = {c["name"]: c for c in old["cases"]}, old["torch"]
-    tokens = np.frombuffer(open(sys.argv[1], "rb").read(), np.uint8).astype(np.int64)
     torch.set_num_threads(1)
     check.everything()
     out = []
-    for case in cases.CASES:
+    for case in all_cases:
         keep = only and case["name"] not in only and case["name"] in kept
         out.append(write(case, kept[case["name"]] if keep else compute(case, tokens)))
     print('{"torch": "%s",\n "command": "%s",\n "cases": [\n%s]}' % (
-        version, COMMAND, ",\n".join(out)))
+        version, command, ",\n".join(out)))
 
 
 if __name__ == "__main__":

@@ -37,22 +37,23 @@ def wide(x):
     return x.double() if x.dtype == torch.float64 else x.float()
 
 
-def rms_norm(x, w, eps):
+def rms_norm(x, w, eps, less_one=False):
+    """less_one: w is kept less 1, and multiplied in the wide dtype, as Gemma does."""
     h = wide(x)
     h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + eps)
-    return w * h.to(x.dtype)
+    return (h * (1 + wide(w))).to(x.dtype) if less_one else w * h.to(x.dtype)
 
 
-def rope_table(positions, head_dim, rope, dtype):
-    """cos and sin, [b, 1, s, head_dim], for positions [b, s]."""
-    inv = rope["theta"] ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
-    s = rope.get("scaling")
+def rope_table(positions, turned, rope, dtype, own=False):
+    """cos and sin, [b, 1, s, turned], for positions [b, s]. own: with local_theta, unscaled."""
+    theta = rope["local_theta"] if own else rope["theta"]
+    inv = theta ** (-torch.arange(0, turned, 2, dtype=torch.float64) / turned)
+    s = None if own else rope.get("scaling")
     if s:
-        low = s["original"] / s["low_freq_factor"]
-        high = s["original"] / s["high_freq_factor"]
+        few, many = s.get("low_freq_factor", 1.0), s.get("high_freq_factor", 4.0)
+        low, high = s["original"] / few, s["original"] / many
         length = 2 * math.pi / inv
-        smooth = (s["original"] / length - s["low_freq_factor"]) / (
-            s["high_freq_factor"] - s["low_freq_factor"])
+        smooth = (s["original"] / length - few) / (many - few)
         middle = (1 - smooth) * inv / s["factor"] + smooth * inv
         inv = torch.where(length > low, inv / s["factor"],
                           torch.where(length < high, inv, middle))
@@ -62,15 +63,21 @@ def rope_table(positions, head_dim, rope, dtype):
 
 
 def rotate(x, cos, sin):
-    half = x.shape[-1] // 2
-    h = wide(x)
-    turned = torch.cat([-h[..., half:], h[..., :half]], -1)
-    return (h * wide(cos) + turned * wide(sin)).to(x.dtype)
+    """The first elements of each head, as many as cos has."""
+    n = cos.shape[-1]
+    h, rest = wide(x[..., :n]), x[..., n:]
+    turned = torch.cat([-h[..., n // 2:], h[..., :n // 2]], -1)
+    return torch.cat([(h * wide(cos) + turned * wide(sin)).to(x.dtype), rest], -1)
 
 
-def attend(q, k, v, window, starts, chunk=None):
+def bent(x, cap):
+    return cap * torch.tanh(x / cap) if cap else x
+
+
+def attend(q, k, v, window, starts, scale=None, cap=None, chunk=None):
     """q [b, h, s, d]; k, v [b, kv, s, d]; causal, within the document, at most `window` keys
-    if not 0, and within a chunk of so many tokens of the document. starts [b, s]."""
+    if not 0, and within a chunk of so many tokens of the document. starts [b, s]. scale: of the
+    scores, otherwise 1 / sqrt(d); cap: they are bent below it."""
     b, h, s, d = q.shape
     k = k.repeat_interleave(h // k.shape[1], 1)
     v = v.repeat_interleave(h // v.shape[1], 1)
@@ -82,7 +89,9 @@ def attend(q, k, v, window, starts, chunk=None):
     if chunk:
         of = positions_of(starts) // chunk
         mask = mask & (of[:, None, :, None] == of[:, None, None, :])
-    scores = wide(q @ k.transpose(-1, -2)) / math.sqrt(d)
+    scores = wide(q @ k.transpose(-1, -2))
+    scores = scores * scale if scale else scores / math.sqrt(d)
+    scores = bent(scores, cap)
     weights = scores.masked_fill(~mask, -math.inf).softmax(-1).to(q.dtype)
     return (weights @ v).transpose(1, 2).reshape(b, s, h * d)
 
@@ -96,34 +105,63 @@ def positions_of(starts):
     return torch.arange(starts.shape[1]) - starts
 
 
-def llama(m, p, tokens, starts, r):
+def llama_attention(m, w, y, tables, layer, starts, r):
+    """w: a layer's parameter by its name; tables: cos and sin of all layers, and of those with
+    local_theta."""
     h, kv, hd, eps = m["heads"], m["kv_heads"], m["head_dim"], m["norm_eps"]
+    less_one = m.get("norm_less_one", False)
+    every = m.get("global_every") and (layer + 1) % m["global_every"] == 0
+    window, chunk = (0, None) if every else (m["window"], m.get("attention_chunk"))
+    qkv = r(F.linear(y, w("self_attn.qkv_proj.weight"),
+                     w("self_attn.qkv_proj.bias") if m["qkv_bias"] else None))
+    q, k, v = qkv.split([h * hd, kv * hd, kv * hd], -1)
+
+    def normed(x, name):
+        return r(rms_norm(x, w("self_attn.%s_norm.weight" % name), eps, less_one))
+    if m.get("qk_norm_all"):
+        q, k = normed(q, "q"), normed(k, "k")
+    q, k, v = split_heads(q, h), split_heads(k, kv), split_heads(v, kv)
+    if m["qk_norm"]:
+        q, k = normed(q, "q"), normed(k, "k")
+    if not m.get("nope_every") or (layer + 1) % m["nope_every"]:
+        cos, sin = tables[1 if window and "local_theta" in m["rope"] else 0]
+        q, k = r(rotate(q, cos, sin)), r(rotate(k, cos, sin))
+    o = r(attend(q, k, v, window, starts, m.get("attention_multiplier"),
+                 m.get("attention_softcap"), chunk))
+    return r(F.linear(o, w("self_attn.o_proj.weight")))
+
+
+def llama(m, p, tokens, starts, r):
     x = r(F.embedding(tokens, p["model.embed_tokens.weight"]))
     table_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    cos, sin = rope_table(positions_of(starts), hd, m["rope"], table_dtype)
+    turned = int(m["head_dim"] * m["rope"].get("fraction", 1))
+    tables = [rope_table(positions_of(starts), turned, m["rope"], table_dtype, own)
+              for own in (False, True) if not own or "local_theta" in m["rope"]]
+    if m.get("scale_embedding"):
+        x = r(x * torch.tensor(math.sqrt(m["dim"]), dtype=x.dtype))
+    x = r(x * m.get("embedding_multiplier", 1.0))
+    post, sandwich = m.get("post_norm"), m.get("sandwich_norm")
     for i in range(m["layers"]):
         def w(name):
             return p["model.layers.%d.%s" % (i, name)]
-        y = r(rms_norm(x, w("input_layernorm.weight"), eps))
-        qkv = r(F.linear(y, w("self_attn.qkv_proj.weight"),
-                         w("self_attn.qkv_proj.bias") if m["qkv_bias"] else None))
-        q, k, v = qkv.split([h * hd, kv * hd, kv * hd], -1)
-        q, k, v = split_heads(q, h), split_heads(k, kv), split_heads(v, kv)
-        if m["qk_norm"]:
-            q = r(rms_norm(q, w("self_attn.q_norm.weight"), eps))
-            k = r(rms_norm(k, w("self_attn.k_norm.weight"), eps))
-        if not m.get("nope_every") or (i + 1) % m["nope_every"]:
-            q, k = r(rotate(q, cos, sin)), r(rotate(k, cos, sin))
-        everything = m.get("global_every") and (i + 1) % m["global_every"] == 0
-        o = r(attend(q, k, v, 0 if everything else m["window"], starts,
-                     None if everything else m.get("attention_chunk")))
-        x = r(x + r(F.linear(o, w("self_attn.o_proj.weight"))))
-        y = r(rms_norm(x, w("post_attention_layernorm.weight"), eps))
+
+        def norm(y, name, wanted=True):
+            return r(rms_norm(y, w(name + "_layernorm.weight"), m["norm_eps"],
+                              m.get("norm_less_one"))) if wanted else y
+
+        def added(x, y):
+            return r(x + r(y * m.get("residual_multiplier", 1.0)))
+        y = norm(x, "input", not post)
+        y = llama_attention(m, w, y, tables, i, starts, r)
+        x = added(x, norm(y, "post_attention", post or sandwich))
+        y = norm(x, "pre_feedforward" if sandwich else "post_attention", not post)
         gate, up = r(F.linear(y, w("mlp.gate_up_proj.weight"))).chunk(2, -1)
-        x = r(x + r(F.linear(r(F.silu(gate) * up), w("mlp.down_proj.weight"))))
-    x = r(rms_norm(x, p["model.norm.weight"], eps))
+        gate = F.gelu(gate, approximate="tanh") if m.get("geglu") else F.silu(gate)
+        y = r(F.linear(r(gate * up), w("mlp.down_proj.weight")))
+        x = added(x, norm(y, "post_feedforward", post or sandwich))
+    x = r(rms_norm(x, p["model.norm.weight"], m["norm_eps"], m.get("norm_less_one")))
     name = "model.embed_tokens.weight" if m["tied"] else "lm_head.weight"
-    return r(F.linear(x, p[name]))
+    return bent(r(F.linear(x, p[name])) / m.get("logits_scaling", 1.0), m.get("logits_softcap"))
 
 
 def layer_norm(x, w, b, eps):
@@ -171,7 +209,8 @@ def loss_sum(case, p, tokens, targets, starts, half=False):
 
 def parameters(m):
     """(name, shape, init, std, decayed) of every storage tensor, in the order of the model."""
-    std, out = 0.02, []
+    std, out = m.get("init_std", 0.02), []
+    residual = 1 / math.sqrt(2 * m["layers"])
 
     def matrix(name, rows, cols, scale=1.0):
         out.append((name, (rows, cols), "normal", std * scale, True))
@@ -183,6 +222,7 @@ def parameters(m):
         q, kv = m["heads"] * m["head_dim"], m["kv_heads"] * m["head_dim"]
         matrix("model.embed_tokens.weight", v, d)
         start = "zeros" if m.get("norm_less_one") else "ones"
+        into = residual if m.get("scale_residual_init") else 1
         for i in range(m["layers"]):
             at = "model.layers.%d." % i
             if not m.get("post_norm"):
@@ -194,17 +234,16 @@ def parameters(m):
                 all_of = m.get("qk_norm_all")
                 vector(at + "self_attn.q_norm.weight", q if all_of else m["head_dim"], start)
                 vector(at + "self_attn.k_norm.weight", kv if all_of else m["head_dim"], start)
-            matrix(at + "self_attn.o_proj.weight", d, q)
+            matrix(at + "self_attn.o_proj.weight", d, q, into)
             vector(at + "post_attention_layernorm.weight", d, start)
             if m.get("sandwich_norm"):
                 vector(at + "pre_feedforward_layernorm.weight", d, start)
             matrix(at + "mlp.gate_up_proj.weight", 2 * f, d)
-            matrix(at + "mlp.down_proj.weight", d, f)
+            matrix(at + "mlp.down_proj.weight", d, f, into)
             if m.get("post_norm") or m.get("sandwich_norm"):
                 vector(at + "post_feedforward_layernorm.weight", d, start)
         vector("model.norm.weight", d, start)
     else:
-        residual = 1 / math.sqrt(2 * m["layers"])
         matrix("transformer.wte.weight", v, d)
         matrix("transformer.wpe.weight", m["max_positions"], d)
         for i in range(m["layers"]):
