@@ -15,6 +15,9 @@ enum { MACHINE_MAX_RANKS = 64 }; /* that the runtime starts, on one machine */
  * data files are page cache and not counted. */
 #define CPU_LIBRARY_BYTES (INT64_C(128) << 20)
 
+/* What these usually take: 3 to 21 MiB, by library and threads (docs/measured.md). */
+#define CPU_PROCESS_BYTES (INT64_C(14) << 20)
+
 #define US_PS INT64_C(1000000)
 
 static void check_cpu(Check *c)
@@ -192,6 +195,7 @@ static const Target targets[] = {
         .workspace = "workspace",
         .budget_field = "target.memory",
         .outside = "outside: code, libraries (bound)",
+        .process_bytes = CPU_PROCESS_BYTES,
         .most_ranks = MACHINE_MAX_RANKS,
         /* One or two server cores: products at 40 GFLOP/s, attention at half of that,
          * 8 GB/s from memory, 4 GB/s between processes; a collective costs its ranks two

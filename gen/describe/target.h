@@ -32,6 +32,7 @@ typedef struct Target {
     const KernelLibrary *kernel_library; /* available to trainers; NULL: none */
     const char *budget_field; /* its value is the budget if the memory is not given */
     const char *outside;      /* what a rank holds beside the arena, as the plan shows it */
+    int64_t process_bytes;    /* of code, heap and stacks, about; 0: the arena is on a device */
     int64_t most_ranks;       /* largest number of ranks; 0: unlimited */
     bool device;              /* launches kernels: mathematics takes the rank as first argument */
     bool peers_write_gathered; /* ranks send weights to their peers, rather than read them */

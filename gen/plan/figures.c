@@ -130,5 +130,9 @@ PlanBytes plan_bytes(Gen *g)
     b.library = g->model.library_bytes;
     b.total = b.arena + b.library;
     b.snapshot = checkpoint_snapshot_bytes(g);
+    if (g->model.target->process_bytes) {
+        b.peers = plan_peers_bytes(g);
+        b.resident = b.arena + b.peers + g->model.target->process_bytes;
+    }
     return b;
 }

@@ -305,8 +305,10 @@ typedef struct PlanBytes {
     int64_t by_kind[N_BUF_KINDS]; /* sum of buffer bytes of that kind */
     int64_t arena, library, total;
     int64_t snapshot; /* host memory, not in the total: for saves during training */
+    int64_t peers, resident; /* what the kernel counts: peers' pages, all; 0: of a device */
 } PlanBytes;
 PlanBytes plan_bytes(Gen *g);
+int64_t plan_peers_bytes(Gen *g); /* resident.c */
 /* bound.c: what no placement goes below; needs unroll alone. */
 int64_t plan_least_bytes(Gen *g);
 double plan_flops_per_token(const Gen *g);

@@ -48,6 +48,10 @@ static json_t *json_bytes(Gen *g)
     set_int(o, "library", b.library);
     set_int(o, "total", b.total);
     set_int(o, "snapshot", b.snapshot);
+    if (b.resident) {
+        set_int(o, "peers", b.peers);
+        set_int(o, "resident", b.resident);
+    }
     return o;
 }
 

@@ -337,6 +337,12 @@ static void print_memory(Gen *g, Text *t)
     print_fit(g, t, b.total);
     text_printf(
         t, "  mapped data files are page cache, shared and reclaimable, not counted\n");
+    if (b.resident)
+        text_printf(t,
+                    "  resident, as the kernel counts: %" PRId64
+                    "  %s, with %s of peers' pages and %s of code, heap, stacks\n",
+                    b.resident, show_bytes(g, b.resident), show_bytes(g, b.peers),
+                    show_bytes(g, g->model.target->process_bytes));
     text_printf(t, "  saves during training: %" PRId64 "  %s more of host memory\n",
                 b.snapshot, show_bytes(g, b.snapshot));
     text_printf(t,

@@ -191,6 +191,6 @@ divided() {
     turn 0 2 divided_matrices
     while IFS='|' read -r p s gathers reduces sets; do
         number=$((number + 1))
-        turn $((number % 2)) 2 divided_run "$p" "$s" "$gathers" "$reduces" "$sets"
+        turn $((number % 3)) 3 divided_run "$p" "$s" "$gathers" "$reduces" "$sets"
     done < <(divided_table)
 }

@@ -9,6 +9,7 @@ set -u
 . "$ROOT/tests/e2e/param_counts.sh"
 . "$ROOT/tests/e2e/equal_bits.sh"
 . "$ROOT/tests/e2e/divided.sh"
+. "$ROOT/tests/e2e/resident.sh"
 . "$ROOT/tests/e2e/precision.sh"
 . "$ROOT/tests/e2e/frozen.sh"
 . "$ROOT/tests/e2e/outside.sh"
@@ -51,6 +52,7 @@ part outside_builtin outside_builtin
 part outside_platform outside_platform
 part outside_allocations outside_allocations
 part divided divided
+part resident resident
 part library turn 0 2 library
 part two_hops turn 1 2 two_hops
 part precision precision
