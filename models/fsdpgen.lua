@@ -593,13 +593,13 @@
 ---@class (exact) fsdpgen.llama.dimensions.rope.scaling
 ---@field factor number how far long wavelengths are stretched
 ---@field low_freq_factor? number wavelengths over original / this are stretched fully
----@field high_freq_factor? number wavelengths under original / this are left alone
----@field original? integer tokens it was first trained on; 1: all wavelengths are stretched alike
+---@field high_freq_factor? number wavelengths under original / this are not stretched
+---@field original? integer sequence length of the original training; 1: stretch all wavelengths alike
 
 ---@class (exact) fsdpgen.llama.dimensions.rope
 ---@field theta? number base of the wavelengths
----@field fraction? number of a head's elements, the first ones, that turn; otherwise all (Phi-4-mini: 0.75)
----@field local_theta? number base in layers with a window, which scaling leaves alone (Gemma 3: 1e4)
+---@field fraction? number share of each head that is rotated, from its start; default all (Phi-4-mini: 0.75)
+---@field local_theta? number base in layers with a window, where scaling does not apply (Gemma 3: 1e4)
 ---@field scaling? fsdpgen.llama.dimensions.rope.scaling Llama 3.1's stretching of long wavelengths
 
 ---@class (exact) fsdpgen.llama.dimensions
@@ -617,34 +617,34 @@
 ---@field qk_norm? boolean RMS norm of q and k heads (Qwen3)
 ---@field window? integer tokens that a token sees, itself included; 0: all before it (Mistral)
 ---@field qk_norm_all? boolean one RMS norm of all q heads together, and one of all k heads (OLMo 2)
----@field post_norm? boolean norms follow attention and feed-forward, and do not precede them (OLMo 2)
+---@field post_norm? boolean norms follow attention and feed-forward instead of preceding them (OLMo 2)
 ---@field sandwich_norm? boolean norms precede and follow attention and feed-forward (Gemma)
----@field norm_less_one? boolean norm weights are kept less 1, and start at 0 (Gemma)
+---@field norm_less_one? boolean norm weights are stored as w - 1 and start at 0 (Gemma)
 ---@field geglu? boolean the gate's activation is GELU, in its tanh form, not SiLU (Gemma)
 ---@field scale_embedding? boolean embeddings are multiplied by sqrt(dim), rounded to their dtype (Gemma)
----@field global_every? integer every that many layers, one sees all tokens; the others have `window` or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)
----@field attention_chunk? integer a token sees only tokens of its own chunk of so many, counted from the start of its document
+---@field global_every? integer one layer in this many sees all tokens; the others have `window` or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)
+---@field attention_chunk? integer a token sees only tokens of its own chunk of this many, counted from the start of its document
 ---@field attention_softcap? number scores s become c tanh(s / c) (Gemma 2: 50)
 ---@field logits_softcap? number logits x become c tanh(x / c) (Gemma 2: 30)
----@field nope_every? integer every that many layers, one has no rotary positions (SmolLM3: 4)
+---@field nope_every? integer one layer in this many has no rotary positions (SmolLM3: 4)
 ---@field fused_names? boolean checkpoints hold q, k and v in one tensor, gate and up in another (Phi)
 ---@field embedding_multiplier? number embeddings are multiplied by it (Granite)
 ---@field attention_multiplier? number scores are multiplied by it; otherwise by 1 / sqrt(head_dim) (Granite)
 ---@field residual_multiplier? number what attention and feed-forward add to the residual is multiplied by it (Granite)
 ---@field logits_scaling? number logits are divided by it (Granite)
----@field init_std? number spread of new matrices
+---@field init_std? number standard deviation of new matrices
 ---@field scale_residual_init? boolean matrices that write the residual start at init_std / sqrt(2 layers)
 
 ---@class (exact) fsdpgen.llama.m.rope.scaling
 ---@field factor number how far long wavelengths are stretched
 ---@field low_freq_factor number wavelengths over original / this are stretched fully
----@field high_freq_factor number wavelengths under original / this are left alone
----@field original integer tokens it was first trained on; 1: all wavelengths are stretched alike
+---@field high_freq_factor number wavelengths under original / this are not stretched
+---@field original integer sequence length of the original training; 1: stretch all wavelengths alike
 
 ---@class (exact) fsdpgen.llama.m.rope
 ---@field theta number base of the wavelengths
----@field fraction? number of a head's elements, the first ones, that turn; otherwise all (Phi-4-mini: 0.75)
----@field local_theta? number base in layers with a window, which scaling leaves alone (Gemma 3: 1e4)
+---@field fraction? number share of each head that is rotated, from its start; default all (Phi-4-mini: 0.75)
+---@field local_theta? number base in layers with a window, where scaling does not apply (Gemma 3: 1e4)
 ---@field scaling? fsdpgen.llama.m.rope.scaling Llama 3.1's stretching of long wavelengths
 
 ---@class (exact) fsdpgen.llama.m
@@ -662,22 +662,22 @@
 ---@field qk_norm boolean RMS norm of q and k heads (Qwen3)
 ---@field window integer tokens that a token sees, itself included; 0: all before it (Mistral)
 ---@field qk_norm_all? boolean one RMS norm of all q heads together, and one of all k heads (OLMo 2)
----@field post_norm? boolean norms follow attention and feed-forward, and do not precede them (OLMo 2)
+---@field post_norm? boolean norms follow attention and feed-forward instead of preceding them (OLMo 2)
 ---@field sandwich_norm? boolean norms precede and follow attention and feed-forward (Gemma)
----@field norm_less_one? boolean norm weights are kept less 1, and start at 0 (Gemma)
+---@field norm_less_one? boolean norm weights are stored as w - 1 and start at 0 (Gemma)
 ---@field geglu? boolean the gate's activation is GELU, in its tanh form, not SiLU (Gemma)
 ---@field scale_embedding? boolean embeddings are multiplied by sqrt(dim), rounded to their dtype (Gemma)
----@field global_every? integer every that many layers, one sees all tokens; the others have `window` or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)
----@field attention_chunk? integer a token sees only tokens of its own chunk of so many, counted from the start of its document
+---@field global_every? integer one layer in this many sees all tokens; the others have `window` or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)
+---@field attention_chunk? integer a token sees only tokens of its own chunk of this many, counted from the start of its document
 ---@field attention_softcap? number scores s become c tanh(s / c) (Gemma 2: 50)
 ---@field logits_softcap? number logits x become c tanh(x / c) (Gemma 2: 30)
----@field nope_every? integer every that many layers, one has no rotary positions (SmolLM3: 4)
+---@field nope_every? integer one layer in this many has no rotary positions (SmolLM3: 4)
 ---@field fused_names? boolean checkpoints hold q, k and v in one tensor, gate and up in another (Phi)
 ---@field embedding_multiplier? number embeddings are multiplied by it (Granite)
 ---@field attention_multiplier? number scores are multiplied by it; otherwise by 1 / sqrt(head_dim) (Granite)
 ---@field residual_multiplier? number what attention and feed-forward add to the residual is multiplied by it (Granite)
 ---@field logits_scaling? number logits are divided by it (Granite)
----@field init_std number spread of new matrices
+---@field init_std number standard deviation of new matrices
 ---@field scale_residual_init boolean matrices that write the residual start at init_std / sqrt(2 layers)
 ---@field seq integer the trainer's
 ---@field micro_batch integer the trainer's
@@ -691,217 +691,217 @@
 
 ---@class (exact) fsdpgen.adamw
 ---@field lr? number base learning rate
----@field betas? number[] decay of the two moments
----@field eps? number added to the root
+---@field betas? number[] decay rates of the two moments
+---@field eps? number added to the square root
 ---@field weight_decay? number decoupled; none on norms and biases
 ---@field clip? number largest global gradient norm; 0: no clipping
 
 ---@class (exact) fsdpgen.lion
 ---@field lr? number base learning rate
----@field betas? number[] decay of the moment: in the step, and as it is kept
+---@field betas? number[] decay rates of the moment: in the update, and in the stored moment
 ---@field weight_decay? number decoupled; none on norms and biases
 ---@field clip? number largest global gradient norm; 0: no clipping
 
 ---@class (exact) fsdpgen.muon.adamw
 ---@field lr? number base learning rate
----@field betas? number[] decay of the two moments
----@field eps? number added to the root
+---@field betas? number[] decay rates of the two moments
+---@field eps? number added to the square root
 ---@field weight_decay? number decoupled; none on norms and biases
 
 ---@class (exact) fsdpgen.muon
 ---@field lr? number base learning rate
----@field momentum? number decay of the moment
----@field nesterov? boolean the gradient is mixed into the moment once more for the step
+---@field momentum? number decay rate of the moment
+---@field nesterov? boolean Nesterov momentum: the update mixes the gradient into the moment once more
 ---@field ns_steps? integer Newton-Schulz steps that make a matrix orthogonal
----@field ns_coefficients? number[] of X, X X^T X and (X X^T)^2 X in each of them
----@field eps? number least norm that a matrix is divided by
----@field adjust_lr? "match_rms_adamw"|"original" what multiplies lr for an m x n matrix: 0.2 sqrt(max(m, n)), so that its steps are as long as adamw's; sqrt(max(1, m / n))
+---@field ns_coefficients? number[] coefficients of X, X X^T X and (X X^T)^2 X in each of these steps
+---@field eps? number lower bound of the norm by which a matrix is divided
+---@field adjust_lr? "match_rms_adamw"|"original" factor of lr for an m x n matrix: 0.2 sqrt(max(m, n)), which makes updates as large as adamw's; or sqrt(max(1, m / n))
 ---@field weight_decay? number decoupled; none on norms and biases
 ---@field clip? number largest global gradient norm; 0: no clipping
 ---@field adamw? fsdpgen.muon.adamw for everything but hidden matrices
 
 ---@class (exact) fsdpgen.sgd
 ---@field lr? number base learning rate
----@field momentum? number decay of the moment; 0: no moment
+---@field momentum? number decay rate of the moment; 0: no moment
 ---@field weight_decay? number decoupled; none on norms and biases
 ---@field clip? number largest global gradient norm; 0: no clipping
 
 ---@class (exact) fsdpgen.constant
----@field warmup? integer steps of linear growth from 0
+---@field warmup? integer steps in which the rate grows linearly from 0
 
 ---@class (exact) fsdpgen.cosine
----@field warmup? integer steps of linear growth from 0
+---@field warmup? integer steps in which the rate grows linearly from 0
 ---@field steps integer length of the schedule
----@field min_ratio? number of the base learning rate, at the end
+---@field min_ratio? number the rate at the end, as a share of the base rate
 
 ---@class (exact) fsdpgen.linear
----@field warmup? integer steps of linear growth from 0
+---@field warmup? integer steps in which the rate grows linearly from 0
 ---@field steps integer length of the schedule
----@field min_ratio? number of the base learning rate, at the end
+---@field min_ratio? number the rate at the end, as a share of the base rate
 
 ---@class (exact) fsdpgen.wsd
----@field warmup? integer steps of linear growth from 0
+---@field warmup? integer steps in which the rate grows linearly from 0
 ---@field steps integer length of the schedule
 ---@field decay integer steps of linear decay at the end
----@field min_ratio? number of the base learning rate, at the end
+---@field min_ratio? number the rate at the end, as a share of the base rate
 
 ---@class (exact) fsdpgen.inverse_sqrt
----@field warmup? integer steps of linear growth from 0
+---@field warmup? integer steps in which the rate grows linearly from 0
 
 ---@class (exact) fsdpgen.per_block
----@field blocks? integer blocks of a unit
----@field embed? "own"|"join" the embedding: a unit of its own, or with the layers after it
----@field head? "own"|"join" the head: a unit of its own, or with the layers before it
----@field [1]? integer blocks of a unit
+---@field blocks? integer blocks per unit
+---@field embed? "own"|"join" the embedding is a unit of its own, or joins the layers after it
+---@field head? "own"|"join" the head is a unit of its own, or joins the layers before it
+---@field [1]? integer blocks per unit
 
 ---@class (exact) fsdpgen.by_size
----@field params? integer parameters of a unit, at most, unless one piece has more
----@field embed? "own"|"join" the embedding: a unit of its own, or with the layers after it
----@field head? "own"|"join" the head: a unit of its own, or with the layers before it
----@field [1]? integer parameters of a unit, at most, unless one piece has more
+---@field params? integer most parameters of a unit, unless one piece has more
+---@field embed? "own"|"join" the embedding is a unit of its own, or joins the layers after it
+---@field head? "own"|"join" the head is a unit of its own, or joins the layers before it
+---@field [1]? integer most parameters of a unit, unless one piece has more
 
 ---@class (exact) fsdpgen.by_name
----@field names? (string|string[])[] patterns of the names of blocks and pieces
----@field [integer] string|string[] patterns of the names of blocks and pieces
+---@field names? (string|string[])[] patterns of names of blocks and pieces
+---@field [integer] string|string[] patterns of names of blocks and pieces
 
 ---@class (exact) fsdpgen.root_only
 
 ---@class (exact) fsdpgen.every
----@field blocks? integer one block in so many is recomputed
----@field [1]? integer one block in so many is recomputed
+---@field blocks? integer recompute one block in this many
+---@field [1]? integer recompute one block in this many
 
 ---@class (exact) fsdpgen.ops
----@field names? string[] of ops: `ops { "swiglu", "rmsnorm" }`
----@field [integer] string of ops: `ops { "swiglu", "rmsnorm" }`
+---@field names? string[] names of ops: `ops { "swiglu", "rmsnorm" }`
+---@field [integer] string names of ops: `ops { "swiglu", "rmsnorm" }`
 
 ---@class (exact) fsdpgen.cpu
 ---@field arch? string the compiler's `-march` value
----@field memory? string of each rank, with 128 MiB for code and libraries: a number and B, KiB, MiB, GiB, TiB, KB, MB, GB or TB; the plan must fit
----@field comm_thread? boolean gathers and reductions on a thread of their own beside the computation: for ranks that have a core to spare
+---@field memory? string budget of each rank, of which 128 MiB are for code and libraries; the plan must fit. Units are B, KiB, MiB, GiB, TiB, KB, MB, GB, TB
+---@field comm_thread? boolean run gathers and reductions on a thread of their own beside the computation; for ranks with a core to spare
 
 ---@class (exact) fsdpgen.cuda.rates.cudnn
----@field attention? number TFLOP/s of its forward
----@field attention_bwd? number TFLOP/s of its backward
+---@field attention? number TFLOP/s of the forward
+---@field attention_bwd? number TFLOP/s of attention's backward
 
 ---@class (exact) fsdpgen.cuda.rates
----@field tflops? number of bf16 matrix products
----@field memory? number GB/s from memory
+---@field tflops? number TFLOP/s of bf16 matrix products
+---@field memory? number GB/s of the GPU's memory
 ---@field link? number GB/s that a rank receives from others
 ---@field attention? number TFLOP/s of attention's forward
----@field attention_bwd? number TFLOP/s of its backward
----@field cudnn? fsdpgen.cuda.rates.cudnn with `attention = "auto"`: of the attention that cuDNN runs
+---@field attention_bwd? number TFLOP/s of attention's backward
+---@field cudnn? fsdpgen.cuda.rates.cudnn with `attention = "auto"`: rates of the attention that cuDNN runs
 ---@field norm? number GB/s of kernels that reduce rows or columns: norms, losses
----@field sms? integer processors that share the tiles of a product, for `plan --kernels`
----@field peak? number TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: it prints none
+---@field sms? integer multiprocessors, which share the tiles of a product, for `plan --kernels`
+---@field peak? number TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: no MFU
 
 ---@class (exact) fsdpgen.cuda.network
----@field gpus? integer of a node
----@field domain? integer GPUs that NVLink or PCIe joins, across nodes if they are more than a node's
----@field nics? integer of a node
----@field nic? number GB/s of each
----@field step? number microseconds of a step of a ring within a node
----@field price? number dollars an hour of a node, for `fsdpgen size`
+---@field gpus? integer GPUs per node
+---@field domain? integer GPUs that NVLink or PCIe joins; more than `gpus` if it joins several nodes
+---@field nics? integer NICs per node
+---@field nic? number GB/s of each NIC
+---@field step? number microseconds that a step of a ring takes within a node
+---@field price? number price of a node in dollars per hour, for `fsdpgen size`
 ---@field rail? boolean the NICs of a node go to different leaf switches
----@field down? integer NICs that have their full rate among each other
----@field oversubscription? number how many times less a NIC has beyond them
----@field net_step? number microseconds of a step of a ring between nodes
+---@field down? integer number of NICs that reach their full rate among each other
+---@field oversubscription? number how many times slower a NIC is beyond these
+---@field net_step? number microseconds that a step of a ring takes between nodes
 
 ---@class (exact) fsdpgen.cuda
----@field gpu? "a100-40gb"|"a100-80gb"|"l40s"|"rtx4090"|"h100"|"h200"|"b200"|"rtx5090" what it is planned for: how much memory, for which architecture
+---@field gpu? "a100-40gb"|"a100-80gb"|"l40s"|"rtx4090"|"h100"|"h200"|"b200"|"rtx5090" the GPU to plan for; decides the defaults of the fields below
 ---@field arch? ("sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a")[]|"sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a" architectures whose kernels the trainer carries
----@field memory? string usable memory of an idle GPU
----@field reserve? string of it what is left to the context, to cuBLAS and NCCL; the plan must fit beside it
----@field attention? "generated"|"cudnn"|"auto" by generated kernels, or by cuDNN's: bf16 or f16 on sm_90 and sm_90a, without `documents`; `"auto"`: by cuDNN's where these can, decided when the trainer is generated, from the description alone
----@field rates? fsdpgen.cuda.rates to predict the time of a step by
----@field node? "hgx-a100"|"hgx-h100"|"hgx-h200"|"hgx-b200"|"gb200-nvl72"|"aws-p4d"|"aws-p5"|"aws-p5e"|"pcie" the datasheet of the nodes that ranks lie on (`gen/lua/machines.lua`), to predict the time of a step by; by default the first that is built with the gpu
----@field fabric? "rail"|"flat"|"tapered"|"roce-pods" the datasheet of what joins the nodes; by default the node's
----@field nodes? integer that the ranks lie on; by default as many as they fill
----@field network? fsdpgen.cuda.network numbers of your own cluster in place of the datasheets'
+---@field memory? string usable memory of an idle GPU; the plan must fit
+---@field reserve? string part of `memory` that is left to the CUDA context, cuBLAS and NCCL
+---@field attention? "generated"|"cudnn"|"auto" kernels of attention: generated ones, or cuDNN's (bf16 or f16 on sm_90 and sm_90a, without `documents`); `"auto"` takes cuDNN's where they can run, decided from the description alone
+---@field rates? fsdpgen.cuda.rates rates that predict the time of a step
+---@field node? "hgx-a100"|"hgx-h100"|"hgx-h200"|"hgx-b200"|"gb200-nvl72"|"aws-p4d"|"aws-p5"|"aws-p5e"|"pcie" datasheet of the nodes (`gen/lua/machines.lua`), which predicts times; by default the first node with this GPU
+---@field fabric? "rail"|"flat"|"tapered"|"roce-pods" datasheet of the network between nodes; by default the node's
+---@field nodes? integer number of nodes; by default as many as the ranks fill
+---@field network? fsdpgen.cuda.network your own cluster's numbers, which replace those of the datasheets
 ---@field jit? boolean `make` builds a trainer that compiles its kernels when it starts, for the GPU it finds, as `make JIT=1` does
 
 ---@class (exact) fsdpgen.trainer.dtypes
----@field param? "f32"|"bf16"|"f64"|"f16" weights as gathered and activations, what blocks hand on and logits too; `"f64"` is for tests
----@field reduce? "f32"|"f64"|"bf16" gradients and their sums: every sum is rounded to it, also on one rank
----@field master? "f32"|"f64"|"split"|"bf16" weights that the optimizer updates; `"split"`: the 16 bits below a bf16 weight, which together are an f32 master; `"bf16"`: the bf16 weights themselves, by stochastic rounding
+---@field param? "f32"|"bf16"|"f64"|"f16" gathered weights, activations, outputs of blocks and logits; `"f64"` is for tests
+---@field reduce? "f32"|"f64"|"bf16" gradients and their sums; every sum is rounded to it, even on one rank
+---@field master? "f32"|"f64"|"split"|"bf16" weights that the optimizer updates; `"split"` stores the lower 16 bits of an f32 master beside its bf16 weight; `"bf16"` updates the bf16 weights themselves, with stochastic rounding
 ---@field linear? "param"|"fp8"|"mxfp8"|"nvfp4" operands of matrix products
----@field moments? "f32"|"f64"|"bf16" optimizer state; `"bf16"` by stochastic rounding
+---@field moments? "f32"|"f64"|"bf16" optimizer state; `"bf16"` is rounded stochastically
 
 ---@class (exact) fsdpgen.trainer.groups
----@field match string[]|string names: `*` stands for any letters, dots too, `?` for one
+---@field match string[]|string patterns of names: `*` matches any characters, dots too, `?` one
 ---@field lr? number multiplies the learning rate
----@field weight_decay? number instead of the optimizer's, on norms and biases too
----@field frozen? boolean never change: no gradient, no optimizer state, no reduction
----@field optimizer? "muon"|"adamw" which half of muon takes them: matrices that it would not, or would
+---@field weight_decay? number replaces the optimizer's, for norms and biases too
+---@field frozen? boolean the weights never change: no gradient, no optimizer state, no reduction
+---@field optimizer? "muon"|"adamw" which half of muon updates these matrices
 
 ---@class (exact) fsdpgen.trainer.loss
----@field chunk_tokens? integer tokens whose logits exist at once: as many as keep the head's products efficient, so that `chunk * dim` is 2^22, but at most 2^29 logits
----@field mask? boolean beside each data file `X`, `X.mask` says which tokens are targets
----@field z? number weight of the z-loss: `z lse^2` joins the loss of a token
----@field label_smoothing? number share of the target given to all tokens alike
+---@field chunk_tokens? integer tokens whose logits exist at once; the default keeps the head's products efficient: 2^22 / dim tokens, but at most 2^29 logits
+---@field mask? boolean each data file `X` has a file `X.mask` that says which tokens are targets
+---@field z? number weight of the z-loss: adds `z lse^2` to the loss of each token
+---@field label_smoothing? number share of each target that is spread evenly over all tokens
 
 ---@class (exact) fsdpgen.trainer.loss_scale
----@field init? integer scale of a micro-batch's mean loss at the start; a power of two; 0: none
----@field growth_interval? integer updates in a row after which it grows
----@field factor? integer by which it grows and shrinks
----@field min? integer it shrinks no further
+---@field init? integer initial scale of a micro-batch's mean loss: a power of two, or 0 for no scaling
+---@field growth_interval? integer number of updates in a row after which the scale grows
+---@field factor? integer factor by which the scale grows and shrinks
+---@field min? integer least scale
 
 ---@class (exact) fsdpgen.trainer.documents
 ---@field end_id integer token that ends a document
 
 ---@class (exact) fsdpgen.trainer.parts
----@field tensor? integer of heads and features
----@field context? integer of sequences
----@field dtype? "f32" of sums over parts
+---@field tensor? integer parts of heads and features
+---@field context? integer parts of a sequence
+---@field dtype? "f32" type of sums over parts
 
 ---@class (exact) fsdpgen.trainer.mesh
 ---@field replicate? integer copies of the model
 ---@field shard? integer ranks that share one copy
----@field node? integer ranks of a node: reductions sum within nodes first, so that fewer bytes cross; the cpu target simulates nodes
+---@field node? integer ranks per node: reductions sum within nodes first, so that fewer bytes cross between nodes; the cpu target simulates nodes
 ---@field tensor? integer tensor parallelism
 ---@field expert? integer expert parallelism
 ---@field pipeline? integer pipeline stages
 ---@field context? integer context parallelism
 
 ---@class (exact) fsdpgen.trainer.prefetch
----@field forward? integer units ahead
----@field backward? integer units ahead
----@field order? "pre"|"post"|"none" of the backward: gather before the current unit computes, after it but before its reduction (one unit less is held), or at use
----@field in_flight? integer most units gathered at once: the current one and those ahead
+---@field forward? integer units ahead in the forward
+---@field backward? integer units ahead in the backward
+---@field order? "pre"|"post"|"none" when the backward gathers the next unit: before the current one computes; after that, before its reduction (one unit less is held); or when it is needed
+---@field in_flight? integer most units held at once: the current one and those ahead
 
 ---@class (exact) fsdpgen.trainer.checkpoint
----@field file_size? string a file of weights grows to this size, unless one tensor is larger; more of them have an index: `"5GB"`
----@field config? "checked"|"unchecked"|"none" the `config.json` beside the weights: refused unless the class that it names computes this graph; as the architecture writes it, whatever the graph; or no such file
----@field class? string of your own, that `config.json` names (`architectures`, `auto_map`): what it computes is not checked
+---@field file_size? string largest size of a file of weights, unless one tensor is larger; several files get an index
+---@field config? "checked"|"unchecked"|"none" the `config.json` beside the weights: an error unless the class that it names computes this graph; written as the architecture says, without a check; or no such file
+---@field class? string a class of your own that `config.json` names (`architectures`, `auto_map`); what it computes is not checked
 
 ---@class (exact) fsdpgen.trainer
----@field name string of the trainer and its files
+---@field name string name of the trainer and its files
 ---@field model fsdpgen.model an architecture with its dimensions: `llama { ... }`
----@field seq integer tokens of a sequence
----@field micro_batch? integer sequences of a micro-batch
----@field global_batch integer sequences of a step; a multiple of micro_batch
----@field leaves? integer leaves of the sum over micro-batches: a power of two that divides their number; the data ranks must divide it
----@field dtypes? fsdpgen.trainer.dtypes storage of each kind of number
----@field optimizer? fsdpgen.adamw|fsdpgen.lion|fsdpgen.muon|fsdpgen.sgd and its base learning rate
+---@field seq integer tokens per sequence
+---@field micro_batch? integer sequences per micro-batch
+---@field global_batch integer sequences per step; a multiple of `micro_batch`
+---@field leaves? integer leaves of the tree that sums the gradients of a step: divides the number of micro-batches; the number of data ranks must divide it
+---@field dtypes? fsdpgen.trainer.dtypes storage types of weights, gradients and optimizer state
+---@field optimizer? fsdpgen.adamw|fsdpgen.lion|fsdpgen.muon|fsdpgen.sgd the optimizer, with its base learning rate
 ---@field lr? fsdpgen.constant|fsdpgen.linear|fsdpgen.cosine|fsdpgen.wsd|fsdpgen.inverse_sqrt schedule that multiplies the base learning rate
----@field groups? fsdpgen.trainer.groups[] parameters that are treated in another way, by their names; the first group that matches a parameter takes it
+---@field groups? fsdpgen.trainer.groups[] settings for some parameters, selected by name; the first group that matches a parameter applies
 ---@field init? any initial weights by name pattern; the architecture's when missing (later)
----@field seed? integer of initial weights and data order
----@field loss? fsdpgen.trainer.loss cross entropy of the next token
----@field loss_scale? fsdpgen.trainer.loss_scale dynamic scaling of f16 gradients: a step whose gradient is not finite is skipped and lowers it
+---@field seed? integer seed of initial weights and data order
+---@field loss? fsdpgen.trainer.loss the loss: cross entropy of the next token
+---@field loss_scale? fsdpgen.trainer.loss_scale dynamic scaling of f16 gradients: a step whose gradient is not finite is skipped and lowers the scale
 ---@field documents? fsdpgen.trainer.documents samples are packed documents; attention and positions restart in each
----@field parts? fsdpgen.trainer.parts parts in which one value is computed, whatever ranks share them
----@field reduction? "tree"|"library" order in which gradients are summed over ranks: a tree that does not know them, or as a library would, one after the other; then mesh, strategy and accumulate are inside the hash, too
+---@field parts? fsdpgen.trainer.parts number of parts in which a value is computed, however many ranks share them
+---@field reduction? "tree"|"library" order in which gradients are summed over ranks: a tree that does not depend on the ranks, or one rank after the other, as a library would; then mesh, strategy and accumulate are in the hash, too
 ---@field mesh? fsdpgen.trainer.mesh ranks along each axis
----@field strategy? "full_shard"|"no_shard"|"shard_grad_op"|"hybrid_shard"|"shard_optimizer" what is sharded: `"shard_optimizer"` only the optimizer's state (ZeRO-1)
----@field wrap? fsdpgen.per_block|fsdpgen.by_size|fsdpgen.by_name|fsdpgen.root_only|integer|fun(block: fsdpgen.block): boolean|string|table<string, boolean|string> what is gathered and freed together: a unit
----@field reshard_after_forward? boolean|integer free the gathered weights between forward and backward; N: groups of N ranks keep them, a part each
----@field prefetch? fsdpgen.trainer.prefetch|integer units gathered ahead of their use
----@field recompute? "none"|"cheap"|"block"|"auto"|fsdpgen.every|fsdpgen.ops activations computed again in the backward; `"auto"`: as few as the budget of the target asks for, without a budget none
----@field accumulate? "sharded"|"unsharded" where a step's gradients wait for its other micro-batches
+---@field strategy? "full_shard"|"no_shard"|"shard_grad_op"|"hybrid_shard"|"shard_optimizer" what is sharded; `"shard_optimizer"` shards only the optimizer's state (ZeRO-1)
+---@field wrap? fsdpgen.per_block|fsdpgen.by_size|fsdpgen.by_name|fsdpgen.root_only|integer|fun(block: fsdpgen.block): boolean|string|table<string, boolean|string> how parameters form units, which are gathered and freed together
+---@field reshard_after_forward? boolean|integer free the gathered weights between forward and backward; N: within groups of N ranks, each keeps a part of them
+---@field prefetch? fsdpgen.trainer.prefetch|integer how many units are gathered ahead of their use, and when
+---@field recompute? "none"|"cheap"|"block"|"auto"|fsdpgen.every|fsdpgen.ops activations that the backward computes again; `"auto"`: as few as the budget of the target requires, and none without a budget
+---@field accumulate? "sharded"|"unsharded" how gradients are kept between the micro-batches of a step
 ---@field checkpoint? fsdpgen.trainer.checkpoint how checkpoints are written
----@field max_skipped? integer updates skipped in a row, for a loss or gradient that is not finite; one more ends the run with exit code 5
+---@field max_skipped? integer how many updates in a row may be skipped because a loss or gradient is not finite; one more ends the run with exit code 5
 ---@field fuse? boolean replace op sequences by fused kernels
----@field target? fsdpgen.cpu|fsdpgen.cuda what the trainer is compiled for
+---@field target? fsdpgen.cpu|fsdpgen.cuda the hardware that the trainer is compiled for
 
 ---@param fields fsdpgen.trainer
 ---@return fsdpgen.trainer

@@ -75,85 +75,84 @@ local trainer = {
     { "name", "string", pattern = "^[a-z][a-z0-9_.]*$", max_bytes = 64, forbid = "..",
       hash = "none",
       pattern_doc = "a lower-case letter, then lower-case letters, digits, `_` and `.`",
-      example = '"my_model"', doc = "of the trainer and its files" },
+      example = '"my_model"', doc = "name of the trainer and its files" },
     { "model", "model", hash = "in", example = "llama { ... }",
       doc = "an architecture with its dimensions: `llama { ... }`" },
     { "seq", "int", min = 1, max = 1 << 24, hash = "in", example = "1024",
-      doc = "tokens of a sequence" },
+      doc = "tokens per sequence" },
     { "micro_batch", "int", min = 1, max = 1 << 20, default = 1, hash = "in",
-      doc = "sequences of a micro-batch" },
+      doc = "sequences per micro-batch" },
     { "global_batch", "int", min = 1, max = 1 << 24, hash = "in", example = "64",
-      doc = "sequences of a step; a multiple of micro_batch" },
+      doc = "sequences per step; a multiple of `micro_batch`" },
     { "leaves", "int", min = 1, max = 1 << 16, power_of_two = true, hash = "in",
       default = function(t)
           return largest_power_of_two(math.max(t.global_batch // t.micro_batch, 1), 8)
       end,
       default_text = "the largest that divides, at most 8",
-      doc = "leaves of the sum over micro-batches: a power of two that divides their "
-          .. "number; the data ranks must divide it" },
+      doc = "leaves of the tree that sums the gradients of a step: divides the number of "
+          .. "micro-batches; the number of data ranks must divide it" },
     { "dtypes", "table", default = {}, hash = "in",
-      doc = "storage of each kind of number",
+      doc = "storage types of weights, gradients and optimizer state",
       fields = {
           { "param", "string", values = { "f32", "bf16", "f64", "f16" },
             default = "bf16",
-            doc = "weights as gathered and activations, what blocks hand on and logits too; "
-                .. "`\"f64\"` is for tests" },
+            doc = "gathered weights, activations, outputs of blocks and logits; `\"f64\"` is for tests" },
           { "reduce", "string", values = { "f32", "f64", "bf16" },
             default = accumulation_dtype, default_text = "`\"f32\"`",
-            doc = "gradients and their sums: every sum is rounded to it, also on one rank" },
+            doc = "gradients and their sums; every sum is rounded to it, even on one rank" },
           { "master", "string", values = optimizers.dtypes.master,
             default = accumulation_dtype, default_text = "`\"f32\"`",
-            doc = "weights that the optimizer updates; `\"split\"`: the 16 bits below a bf16 "
-                .. "weight, which together are an f32 master; `\"bf16\"`: the bf16 weights "
-                .. "themselves, by stochastic rounding" },
+            doc = "weights that the optimizer updates; `\"split\"` stores the lower 16 bits of an f32 "
+                .. "master beside its bf16 weight; `\"bf16\"` updates the bf16 weights themselves, "
+                .. "with stochastic rounding" },
           { "linear", "string", values = { "param", "fp8", "mxfp8", "nvfp4" },
             default = "param", neutral = "param", only = "param",
             doc = "operands of matrix products" },
           { "moments", "string", values = optimizers.dtypes.moments,
             default = accumulation_dtype, default_text = "`\"f32\"`",
-            doc = "optimizer state; `\"bf16\"` by stochastic rounding" },
+            doc = "optimizer state; `\"bf16\"` is rounded stochastically" },
       } },
     { "optimizer", "record", kinds = optimizers.names, default = optimizers.default,
-      hash = "in", doc = "and its base learning rate" },
+      hash = "in", doc = "the optimizer, with its base learning rate" },
     { "lr", "record", kinds = { "constant", "linear", "cosine", "wsd", "inverse_sqrt" },
       default = "constant", hash = "in",
       doc = "schedule that multiplies the base learning rate" },
     { "groups", "list", optional = true, hash = "in",
       example = '{ { match = "*.bias", lr = 0.1 } }',
-      doc = "parameters that are treated in another way, by their names; the first group "
-          .. "that matches a parameter takes it",
+      doc = "settings for some parameters, selected by name; the first group that matches a "
+          .. "parameter applies",
       item = { "group", "table", fields = {
           { "match", "list", alone = true, example = '"model.embed_tokens.*"',
             item = { "glob", "string", max_bytes = 256, pattern = "^[A-Za-z0-9_.*?]+$",
-                     pattern_doc = "a name with `*` for any letters and `?` for one" },
-            doc = "names: `*` stands for any letters, dots too, `?` for one" },
+                     pattern_doc = "a name with `*` for any characters and `?` for one" },
+            doc = "patterns of names: `*` matches any characters, dots too, `?` one" },
           { "lr", "number", above = 0, max = 1e6, optional = true,
             doc = "multiplies the learning rate" },
           { "weight_decay", "number", min = 0, max = 1e3, optional = true,
-            doc = "instead of the optimizer's, on norms and biases too" },
+            doc = "replaces the optimizer's, for norms and biases too" },
           { "frozen", "bool", default = false,
-            doc = "never change: no gradient, no optimizer state, no reduction" },
+            doc = "the weights never change: no gradient, no optimizer state, no reduction" },
           { "optimizer", "string", values = optimizers.halves, optional = true,
             default_text = "see " .. optimizers.of_matrices,
             doc = "which half of " .. optimizers.of_matrices
-                .. " takes them: matrices that it would not, or would" },
+                .. " updates these matrices" },
       } } },
     { "init", "any", optional = true, later = true, hash = "in",
       doc = "initial weights by name pattern; the architecture's when missing" },
     { "seed", "int", min = 0, max = (1 << 53) - 1, default = 1, hash = "in",
-      doc = "of initial weights and data order" },
-    { "loss", "table", default = {}, hash = "in", doc = "cross entropy of the next token",
+      doc = "seed of initial weights and data order" },
+    { "loss", "table", default = {}, hash = "in", doc = "the loss: cross entropy of the next token",
       fields = {
           { "chunk_tokens", "int", min = 1, max = 1 << 24, default = chunk_tokens,
             default_text = "by tokens, dim and vocabulary",
-            doc = "tokens whose logits exist at once: as many as keep the head's products "
-                .. "efficient, so that `chunk * dim` is 2^22, but at most 2^29 logits" },
+            doc = "tokens whose logits exist at once; the default keeps the head's products "
+                .. "efficient: 2^22 / dim tokens, but at most 2^29 logits" },
           { "mask", "bool", default = false, neutral = false,
-            doc = "beside each data file `X`, `X.mask` says which tokens are targets" },
+            doc = "each data file `X` has a file `X.mask` that says which tokens are targets" },
           { "z", "number", min = 0, max = 1e3, default = 0, neutral = 0,
-            doc = "weight of the z-loss: `z lse^2` joins the loss of a token" },
+            doc = "weight of the z-loss: adds `z lse^2` to the loss of each token" },
           { "label_smoothing", "number", min = 0, below = 1, default = 0, neutral = 0,
-            doc = "share of the target given to all tokens alike" },
+            doc = "share of each target that is spread evenly over all tokens" },
       } },
     { "loss_scale", "table", hash = "in",
       default = function(t)
@@ -161,16 +160,16 @@ local trainer = {
       end,
       default_text = "only with f16",
       doc = "dynamic scaling of f16 gradients: a step whose gradient is not finite is "
-          .. "skipped and lowers it",
+          .. "skipped and lowers the scale",
       fields = {
           { "init", "int", min = 0, max = 1 << 40, default = 65536,
-            doc = "scale of a micro-batch's mean loss at the start; a power of two; 0: none" },
+            doc = "initial scale of a micro-batch's mean loss: a power of two, or 0 for no scaling" },
           { "growth_interval", "int", min = 1, max = 1 << 40, default = 2000,
-            doc = "updates in a row after which it grows" },
+            doc = "number of updates in a row after which the scale grows" },
           { "factor", "int", min = 2, max = 1 << 16, power_of_two = true, default = 2,
-            doc = "by which it grows and shrinks" },
+            doc = "factor by which the scale grows and shrinks" },
           { "min", "int", min = 1, max = 1 << 40, power_of_two = true, default = 1,
-            doc = "it shrinks no further" },
+            doc = "least scale" },
       } },
     { "documents", "table", optional = true, hash = "in", example = "{ end_id = 0 }",
       doc = "samples are packed documents; attention and positions restart in each",
@@ -179,20 +178,20 @@ local trainer = {
             doc = "token that ends a document" },
       } },
     { "parts", "table", default = {}, hash = "in",
-      doc = "parts in which one value is computed, whatever ranks share them",
+      doc = "number of parts in which a value is computed, however many ranks share them",
       fields = {
           { "tensor", "int", min = 1, max = 1024, default = 1, neutral = 1, only = 1,
-            doc = "of heads and features" },
+            doc = "parts of heads and features" },
           { "context", "int", min = 1, max = 1024, default = 1, neutral = 1, only = 1,
-            doc = "of sequences" },
+            doc = "parts of a sequence" },
           { "dtype", "string", values = { "f32" }, default = "f32", neutral = "f32",
-            doc = "of sums over parts" },
+            doc = "type of sums over parts" },
       } },
     { "reduction", "string", values = { "tree", "library" }, default = "tree", hash = "in",
       neutral = "tree",
-      doc = "order in which gradients are summed over ranks: a tree that does not know them, "
-          .. "or as a library would, one after the other; then mesh, strategy and "
-          .. "accumulate are inside the hash, too" },
+      doc = "order in which gradients are summed over ranks: a tree that does not depend on "
+          .. "the ranks, or one rank after the other, as a library would; then mesh, strategy and "
+          .. "accumulate are in the hash, too" },
     { "mesh", "table", default = {}, hash = "out", example = "{ shard = 2 }",
       doc = "ranks along each axis",
       fields = {
@@ -205,8 +204,8 @@ local trainer = {
                 return t.replicate * t.shard
             end,
             default_text = "all ranks",
-            doc = "ranks of a node: reductions sum within nodes first, so that fewer bytes "
-                .. "cross; the cpu target simulates nodes" },
+            doc = "ranks per node: reductions sum within nodes first, so that fewer bytes cross "
+                .. "between nodes; the cpu target simulates nodes" },
           { "tensor", "int", min = 1, max = 1024, default = 1, hash = axes.tensor, only = 1,
             doc = "tensor parallelism" },
           { "expert", "int", min = 1, max = 1024, default = 1, only = 1,
@@ -222,83 +221,83 @@ local trainer = {
           return strategies.of_mesh(t.mesh.replicate, t.mesh.shard)
       end,
       default_text = "from the mesh",
-      doc = "what is sharded: `\"shard_optimizer\"` only the optimizer's state (ZeRO-1)" },
+      doc = "what is sharded; `\"shard_optimizer\"` shards only the optimizer's state (ZeRO-1)" },
     { "wrap", "record", kinds = { "per_block", "by_size", "by_name", "root_only" },
       number_makes = "per_block", func = "a function of each block",
       editor = "fun(block: fsdpgen.block): boolean|string|table<string, boolean|string>",
       default = "per_block", hash = "out",
-      doc = "what is gathered and freed together: a unit" },
+      doc = "how parameters form units, which are gathered and freed together" },
     { "reshard_after_forward", "bool", number = "a group size", min = 1, max = 4096,
       default = function(t) return strategy_of(t).reshards end,
       default_text = "`true`; with `\"shard_grad_op\"` `false`", hash = "out",
-      doc = "free the gathered weights between forward and backward; N: groups of N ranks "
-          .. "keep them, a part each" },
+      doc = "free the gathered weights between forward and backward; N: within groups of N "
+          .. "ranks, each keeps a part of them" },
     { "prefetch", "table", default = {}, number_sets = { "forward", "backward" },
       hash = "out",
-      doc = "units gathered ahead of their use",
+      doc = "how many units are gathered ahead of their use, and when",
       fields = {
-          { "forward", "int", min = 0, max = 16, default = 1, doc = "units ahead" },
-          { "backward", "int", min = 0, max = 16, default = 1, doc = "units ahead" },
+          { "forward", "int", min = 0, max = 16, default = 1, doc = "units ahead in the forward" },
+          { "backward", "int", min = 0, max = 16, default = 1, doc = "units ahead in the backward" },
           { "order", "string", values = { "pre", "post", "none" }, default = "pre",
-            doc = "of the backward: gather before the current unit computes, after it but "
-                .. "before its reduction (one unit less is held), or at use" },
+            doc = "when the backward gathers the next unit: before the current one computes; after "
+                .. "that, before its reduction (one unit less is held); or when it is needed" },
           { "in_flight", "int", min = 1, max = 64,
             default = function(t)
                 return 1 + math.max(t.forward, t.backward)
             end,
             default_text = "one more than the units ahead",
-            doc = "most units gathered at once: the current one and those ahead" },
+            doc = "most units held at once: the current one and those ahead" },
       } },
     { "recompute", "string", values = { "none", "cheap", "block", "auto" },
       kinds = { "every", "ops" },
       default = "none", hash = "out", example = '"block"',
-      doc = "activations computed again in the backward; `\"auto\"`: as few as the budget of the " ..
-            "target asks for, without a budget none" },
+      doc = "activations that the backward computes again; `\"auto\"`: as few as the budget of the " ..
+            "target requires, and none without a budget" },
     { "accumulate", "string", values = { "sharded", "unsharded" },
       default = function(t)
           return strategy_of(t).accumulates_sharded and "sharded" or "unsharded"
       end,
       default_text = '`"sharded"`; with `"shard_optimizer"` `"unsharded"`',
-      hash = "out", doc = "where a step's gradients wait for its other micro-batches" },
+      hash = "out", doc = "how gradients are kept between the micro-batches of a step" },
     { "checkpoint", "table", default = {}, hash = "out",
       doc = "how checkpoints are written",
       fields = {
           { "file_size", "string", size = true, default = "5GB",
-            doc = "a file of weights grows to this size, unless one tensor is larger; more "
-                .. "of them have an index: `\"5GB\"`" },
+            doc = "largest size of a file of weights, unless one tensor is larger; several files "
+                .. "get an index" },
           { "config", "string", values = { "checked", "unchecked", "none" },
             default = "checked",
-            doc = "the `config.json` beside the weights: refused unless the class that it "
-                .. "names computes this graph; as the architecture writes it, whatever the "
-                .. "graph; or no such file" },
+            doc = "the `config.json` beside the weights: an error unless the class that it names "
+                .. "computes this graph; written as the architecture says, without a check; or no "
+                .. "such file" },
           { "class", "string", optional = true, max_bytes = 128,
             pattern = "^[A-Za-z_][A-Za-z0-9_]*%.[A-Za-z_][A-Za-z0-9_]*$",
             pattern_doc = "a file's name, a dot and a class: "
                 .. "`\"modeling_mine.MineForCausalLM\"`",
             example = '"modeling_mine.MineForCausalLM"',
-            doc = "of your own, that `config.json` names (`architectures`, `auto_map`): what "
-                .. "it computes is not checked" } } },
+            doc = "a class of your own that `config.json` names (`architectures`, `auto_map`); "
+                .. "what it computes is not checked" } } },
     { "max_skipped", "int", min = 0, max = 1 << 30, default = 20, hash = "out",
-      doc = "updates skipped in a row, for a loss or gradient that is not finite; one "
-          .. "more ends the run with exit code 5" },
+      doc = "how many updates in a row may be skipped because a loss or gradient is not "
+          .. "finite; one more ends the run with exit code 5" },
     { "fuse", "bool", default = true, hash = "in",
       doc = "replace op sequences by fused kernels" },
     { "target", "record", kinds = { "cpu", "cuda" }, default = "cpu", hash = "platform",
-      doc = "what the trainer is compiled for" },
+      doc = "the hardware that the trainer is compiled for" },
 }
 
 local warmup = { "warmup", "int", min = 0, max = 1 << 40, default = 0,
-                 doc = "steps of linear growth from 0" }
+                 doc = "steps in which the rate grows linearly from 0" }
 local length = { "steps", "int", min = 1, max = 1 << 40, example = "100000",
                  doc = "length of the schedule" }
 local min_ratio = { "min_ratio", "number", min = 0, max = 1, default = 0.1,
-                    doc = "of the base learning rate, at the end" }
+                    doc = "the rate at the end, as a share of the base rate" }
 
 -- What a wrap does with the ends of the model, before and after the layers.
 local embed = { "embed", "string", values = { "own", "join" }, default = "own",
-                doc = "the embedding: a unit of its own, or with the layers after it" }
+                doc = "the embedding is a unit of its own, or joins the layers after it" }
 local head = { "head", "string", values = { "own", "join" }, default = "own",
-               doc = "the head: a unit of its own, or with the layers before it" }
+               doc = "the head is a unit of its own, or joins the layers before it" }
 
 local constructors = {
     { "constant", fields = { warmup } },
@@ -311,38 +310,38 @@ local constructors = {
     { "inverse_sqrt", fields = { warmup } },
     { "per_block", positional = "blocks", fields = {
         { "blocks", "int", min = 1, max = 1 << 20, default = 1,
-          doc = "blocks of a unit" },
+          doc = "blocks per unit" },
         embed, head } },
     { "by_size", positional = "params", fields = {
         { "params", "int", min = 1, max = 1 << 50, example = "100000000",
-          doc = "parameters of a unit, at most, unless one piece has more" },
+          doc = "most parameters of a unit, unless one piece has more" },
         embed, head } },
     { "by_name", positional = "names", fields = {
         { "names", "list", item = { "name", "any", editor = "string|string[]" },
           example = '{ "layers.*.mlp_*", { "embed", "head" } }',
-          doc = "patterns of the names of blocks and pieces" } } },
+          doc = "patterns of names of blocks and pieces" } } },
     { "root_only", constant = true, fields = {} },
     { "every", positional = "blocks", fields = {
         { "blocks", "int", min = 1, max = 1 << 20,
-          doc = "one block in so many is recomputed" } } },
+          doc = "recompute one block in this many" } } },
     { "ops", positional = "names", fields = {
         { "names", "list", item = { "name", "string", max_bytes = 64 },
           example = '{ "swiglu" }',
-          doc = "of ops: `ops { \"swiglu\", \"rmsnorm\" }`" } } },
+          doc = "names of ops: `ops { \"swiglu\", \"rmsnorm\" }`" } } },
     { "cpu", fields = {
         { "arch", "string", pattern = "^[a-z0-9_.-]+$", max_bytes = 64,
           default = "native",
           pattern_doc = "lower-case letters, digits, `_`, `.` and `-`",
           doc = "the compiler's `-march` value" },
         { "memory", "string", size = true, optional = true, example = '"8GiB"',
-          doc = "of each rank, with 128 MiB for code and libraries: a number and B, KiB, "
-              .. "MiB, GiB, TiB, KB, MB, GB or TB; the plan must fit" },
+          doc = "budget of each rank, of which 128 MiB are for code and libraries; the plan must "
+              .. "fit. Units are B, KiB, MiB, GiB, TiB, KB, MB, GB, TB" },
         { "comm_thread", "bool", default = false,
-          doc = "gathers and reductions on a thread of their own beside the computation: "
-              .. "for ranks that have a core to spare" } } },
+          doc = "run gathers and reductions on a thread of their own beside the computation; "
+              .. "for ranks with a core to spare" } } },
     { "cuda", fields = {
         { "gpu", "string", values = machines.gpus, default = "h100", more = own,
-          doc = "what it is planned for: how much memory, for which architecture" },
+          doc = "the GPU to plan for; decides the defaults of the fields below" },
         { "arch", "list", alone = true,
           default = function(t) return { gpu_of(t).arch } end,
           default_text = "the gpu's", example = '"sm_90a"',
@@ -351,15 +350,14 @@ local constructors = {
         { "memory", "string", size = true,
           default = function(t) return gpu_of(t).memory end,
           default_text = "the gpu's", example = '"79GiB"',
-          doc = "usable memory of an idle GPU" },
+          doc = "usable memory of an idle GPU; the plan must fit" },
         { "reserve", "string", size = true, default = "4GiB",
-          doc = "of it what is left to the context, to cuBLAS and NCCL; the plan must fit "
-              .. "beside it" },
+          doc = "part of `memory` that is left to the CUDA context, cuBLAS and NCCL" },
         { "attention", "string", values = { "generated", "cudnn", "auto" },
           default = "generated",
-          doc = "by generated kernels, or by cuDNN's: bf16 or f16 on sm_90 and sm_90a, without "
-              .. "`documents`; `\"auto\"`: by cuDNN's where these can, decided when the trainer "
-              .. "is generated, from the description alone" },
+          doc = "kernels of attention: generated ones, or cuDNN's (bf16 or f16 on sm_90 and "
+              .. "sm_90a, without `documents`); `\"auto\"` takes cuDNN's where they can run, decided "
+              .. "from the description alone" },
         { "rates", "table",
           default = function(t)
               local r, own = gpu_of(t).rates, t.attention ~= "cudnn"
@@ -372,69 +370,67 @@ local constructors = {
               }
           end,
           default_text = "the gpu's",
-          doc = "to predict the time of a step by",
+          doc = "rates that predict the time of a step",
           fields = {
               { "tflops", "number", min = 1, max = 1e6, default = 720,
-                doc = "of bf16 matrix products" },
+                doc = "TFLOP/s of bf16 matrix products" },
               { "memory", "number", min = 1, max = 1e6, default = 2800,
-                doc = "GB/s from memory" },
+                doc = "GB/s of the GPU's memory" },
               { "link", "number", min = 1, max = 1e6, default = 360,
                 doc = "GB/s that a rank receives from others" },
               { "attention", "number", min = 1, max = 1e6, default = 260,
                 doc = "TFLOP/s of attention's forward" },
               { "attention_bwd", "number", min = 1, max = 1e6, default = 175,
-                doc = "TFLOP/s of its backward" },
+                doc = "TFLOP/s of attention's backward" },
               { "cudnn", "table", optional = true, example = "{ attention = 590 }",
-                doc = "with `attention = \"auto\"`: of the attention that cuDNN runs",
+                doc = "with `attention = \"auto\"`: rates of the attention that cuDNN runs",
                 fields = {
                     { "attention", "number", min = 1, max = 1e6,
-                      default = cudnn_rates.attention, doc = "TFLOP/s of its forward" },
+                      default = cudnn_rates.attention, doc = "TFLOP/s of the forward" },
                     { "attention_bwd", "number", min = 1, max = 1e6,
                       default = cudnn_rates.attention_bwd,
-                      doc = "TFLOP/s of its backward" },
+                      doc = "TFLOP/s of attention's backward" },
                 } },
               { "norm", "number", min = 1, max = 1e6, default = 2240,
                 doc = "GB/s of kernels that reduce rows or columns: norms, losses" },
               { "sms", "int", min = 1, max = 1 << 16, default = 132,
-                doc = "processors that share the tiles of a product, for `plan --kernels`" },
+                doc = "multiprocessors, which share the tiles of a product, for `plan --kernels`" },
               { "peak", "number", min = 0, max = 1e6, default = 0,
-                doc = "TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: "
-                    .. "it prints none" },
+                doc = "TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: no MFU" },
           } },
         { "node", "string", values = machines.nodes, optional = true, more = own,
           example = '"hgx-h100"',
-          doc = "the datasheet of the nodes that ranks lie on (`gen/lua/machines.lua`), to "
-              .. "predict the time of a step by; by default the first that is built with the gpu" },
+          doc = "datasheet of the nodes (`gen/lua/machines.lua`), which predicts times; by "
+              .. "default the first node with this GPU" },
         { "fabric", "string", values = machines.fabrics, optional = true, more = own,
           example = '"rail"',
-          doc = "the datasheet of what joins the nodes; by default the node's" },
+          doc = "datasheet of the network between nodes; by default the node's" },
         { "nodes", "int", min = 1, max = 4096, power_of_two = true, optional = true,
           example = "2",
-          doc = "that the ranks lie on; by default as many as they fill" },
+          doc = "number of nodes; by default as many as the ranks fill" },
         { "network", "table", optional = true, example = "{ nics = 4, oversubscription = 2 }",
-          doc = "numbers of your own cluster in place of the datasheets'",
+          doc = "your own cluster's numbers, which replace those of the datasheets",
           fields = {
               { "gpus", "int", min = 1, max = 4096, optional = true, example = "8",
-                doc = "of a node" },
+                doc = "GPUs per node" },
               { "domain", "int", min = 1, max = 4096, optional = true, example = "72",
-                doc = "GPUs that NVLink or PCIe joins, across nodes if they are more than a "
-                    .. "node's" },
+                doc = "GPUs that NVLink or PCIe joins; more than `gpus` if it joins several nodes" },
               { "nics", "int", min = 1, max = 1024, optional = true, example = "8",
-                doc = "of a node" },
+                doc = "NICs per node" },
               { "nic", "number", min = 1e-3, max = 1e6, optional = true, example = "46",
-                doc = "GB/s of each" },
+                doc = "GB/s of each NIC" },
               { "step", "number", min = 0, max = 1e6, optional = true, example = "3.4",
-                doc = "microseconds of a step of a ring within a node" },
+                doc = "microseconds that a step of a ring takes within a node" },
               { "price", "number", min = 0, max = 1e6, optional = true, example = "20",
-                doc = "dollars an hour of a node, for `fsdpgen size`" },
+                doc = "price of a node in dollars per hour, for `fsdpgen size`" },
               { "rail", "bool", optional = true, example = "true",
                 doc = "the NICs of a node go to different leaf switches" },
               { "down", "int", min = 1, max = 1 << 20, optional = true, example = "32",
-                doc = "NICs that have their full rate among each other" },
+                doc = "number of NICs that reach their full rate among each other" },
               { "oversubscription", "number", min = 1, max = 1e3, optional = true,
-                example = "2", doc = "how many times less a NIC has beyond them" },
+                example = "2", doc = "how many times slower a NIC is beyond these" },
               { "net_step", "number", min = 0, max = 1e6, optional = true, example = "9.6",
-                doc = "microseconds of a step of a ring between nodes" },
+                doc = "microseconds that a step of a ring takes between nodes" },
           } },
         { "jit", "bool", default = false,
           doc = "`make` builds a trainer that compiles its kernels when it starts, for the "

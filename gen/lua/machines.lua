@@ -148,7 +148,7 @@ end
 local function name_of(what)
     return { "name", "string", pattern = "^[a-z][a-z0-9_.-]*$", max_bytes = 32,
              pattern_doc = "a lower-case letter, then lower-case letters, digits, `_`, `.` and `-`",
-             example = '"' .. what .. '"', doc = "by which descriptions and options call it" }
+             example = '"' .. what .. '"', doc = "name in descriptions and options" }
 end
 
 local function rate(name, doc, default, default_text)
@@ -162,7 +162,7 @@ local fields = {
         name_of "gh200",
         { "arch", "string", values = archs, example = '"sm_90a"',
           doc = "the architecture to compile for" },
-        { "memory", "string", size = true, example = '"94GiB"', doc = "usable when it is idle" },
+        { "memory", "string", size = true, example = '"94GiB"', doc = "usable memory of an idle GPU" },
         rate("tflops", "TFLOP/s that bf16 products attain"),
         rate("bandwidth", "GB/s that kernels attain from memory"),
         rate("link", "GB/s that it receives from the others of its node"),
@@ -175,24 +175,24 @@ local fields = {
         { "sms", "int", min = 1, max = 1 << 16, default = 132,
           doc = "streaming multiprocessors, for `plan --kernels`" },
         { "node", "string", optional = true, example = '"hgx-h100"',
-          doc = "a node that it is built into, too, unless a node of your own names it" },
+          doc = "a shipped node with this GPU, unless a node of your own names the GPU" },
       } } },
     { "nodes", "list", optional = true, example = '{ { name = "lab", ... } }',
       doc = "nodes of your own", item = { "node", "table", fields = {
         name_of "lab",
         { "gpu", "list", alone = true, item = { "name", "string" }, example = '"h100"',
-          doc = "those that it is built with, by name" },
-        { "gpus", "int", min = 1, max = 4096, example = "8", doc = "of a node" },
+          doc = "names of the GPUs with which it is built" },
+        { "gpus", "int", min = 1, max = 4096, example = "8", doc = "GPUs per node" },
         { "domain", "int", min = 1, max = 4096, default = function(t) return t.gpus end,
           default_text = "`gpus`",
-          doc = "GPUs that NVLink or PCIe joins, across nodes if they are more than a node's" },
-        { "nics", "int", min = 1, max = 1024, example = "8", doc = "of a node" },
+          doc = "GPUs that NVLink or PCIe joins; more than `gpus` if it joins several nodes" },
+        { "nics", "int", min = 1, max = 1024, example = "8", doc = "NICs per node" },
         rate("nic", "GB/s that each attains: 46 of 400 Gb/s"),
         { "step", "number", min = 0, max = 1e6, default = nvlink_step,
-          doc = "microseconds of a step of a ring within a node: 3.4 over NVLink, 5.7 over PCIe" },
+          doc = "microseconds that a step of a ring takes within a node: 3.4 over NVLink, 5.7 over PCIe" },
         { "price", "number", min = 0, max = 1e6, default = 0,
-          doc = "dollars an hour of a node; 0: unknown" },
-        { "fabric", "string", default = "flat", doc = "what joins it to others, by name" },
+          doc = "price of a node in dollars per hour; 0: unknown" },
+        { "fabric", "string", default = "flat", doc = "name of the fabric that joins it to others" },
       } } },
     { "fabrics", "list", optional = true, example = '{ { name = "campus", ... } }',
       doc = "fabrics of your own", item = { "fabric", "table", fields = {
@@ -200,11 +200,11 @@ local fields = {
         { "rail", "bool", default = false,
           doc = "the NICs of a node go to different leaf switches" },
         { "down", "int", min = 1, max = 1 << 20, example = "32",
-          doc = "NICs that have their full rate among each other" },
+          doc = "number of NICs that reach their full rate among each other" },
         { "oversubscription", "number", min = 1, max = 1e3, default = 1,
-          doc = "how many times less a NIC has beyond them" },
+          doc = "how many times slower a NIC is beyond these" },
         { "step", "number", min = 0, max = 1e6, default = net_step,
-          doc = "microseconds of a step of a ring between nodes" },
+          doc = "microseconds that a step of a ring takes between nodes" },
       } } },
 }
 

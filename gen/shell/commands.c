@@ -79,13 +79,13 @@ static const Option options[] = {
      STORE_COUNT, VALUE_NUMBER, AT(measure), TUNE, NULL, 64},
     {0, "plan-only", NULL, "rank by prediction; build and run none", STORE_SWITCH,
      VALUE_NONE, AT(plan_only), TUNE, NULL, 0},
-    {0, "minutes", "N", "begin no round of runs after N minutes (default: 5)",
+    {0, "minutes", "N", "start no further round of runs after N minutes (default: 5)",
      STORE_COUNT, VALUE_NUMBER, AT(minutes), TUNE, NULL, 10080},
     {0, "steps", "N", "steps of each run (default: 4)", STORE_COUNT, VALUE_NUMBER,
      AT(steps), TUNE, NULL, 1000000},
     {0, "data", "FILE", "train on it (default: random tokens)", STORE_TEXT, VALUE_FILE,
      AT(data), TUNE, NULL, 0},
-    {0, "wisdom", "FILE", "keep what is measured there (default: FILE.wisdom of -o)",
+    {0, "wisdom", "FILE", "store measurements there (default: FILE.wisdom of -o)",
      STORE_TEXT, VALUE_FILE, AT(wisdom), TUNE, NULL, 0},
     {0, "work", "DIR", "keep the trainers there (default: removed at the end)",
      STORE_TEXT, VALUE_DIR, AT(work), TUNE, NULL, 0},
@@ -93,12 +93,12 @@ static const Option options[] = {
      STORE_SWITCH, VALUE_NONE, AT(allow_numerics), TUNE, NULL, 0},
     {0, "gpu", "NAME", "only this GPU (repeat it for several)", STORE_LIST, VALUE_TEXT,
      AT(gpus), SIZE, NULL, 0},
-    {0, "price", "GPU=USD", "what an hour of one costs: --price h100=2.50", STORE_LIST,
-     VALUE_TEXT, AT(prices), SIZE, NULL, 0},
+    {0, "price", "GPU=USD", "its price in dollars per hour: --price h100=2.50",
+     STORE_LIST, VALUE_TEXT, AT(prices), SIZE, NULL, 0},
     {0, "tokens", "N", "hours for so many tokens: 15T, 300B (default: 1B)", STORE_AMOUNT,
      VALUE_NUMBER, AT(tokens), PLAN | SIZE, NULL, MOST_TOKENS},
-    {0, "price", "USD", "what an hour of one GPU costs: --price 2.50", STORE_DOLLARS,
-     VALUE_NUMBER, AT(price), PLAN, NULL, 0},
+    {0, "price", "USD", "price of one GPU in dollars per hour: --price 2.50",
+     STORE_DOLLARS, VALUE_NUMBER, AT(price), PLAN, NULL, 0},
     {0, "all", NULL, "all sections: memory, units, layout, schedule, arena", STORE_SWITCH,
      VALUE_NONE, AT(all), PLAN, NULL, 0},
     {0, "set", "FIELD=VALUE", "override a field: --set optimizer.lr=1e-4", STORE_LIST,
@@ -107,7 +107,7 @@ static const Option options[] = {
      AT(target), DESCRIPTION & ~SIZE, target_name, 0},
     {0, "nodes", "N", "predict for N nodes: target.nodes=N", STORE_COUNT, VALUE_NUMBER,
      AT(nodes), PLAN | TUNE | SIZE, NULL, 4096},
-    {0, "fabric", "NAME", "predict for what joins them: target.fabric=NAME", STORE_TEXT,
+    {0, "fabric", "NAME", "predict for this network: target.fabric=NAME", STORE_TEXT,
      VALUE_TEXT, AT(fabric), PLAN | TUNE | SIZE, NULL, 0},
     {0, "path", "DIR", "look for required modules there too", STORE_LIST, VALUE_DIR,
      AT(paths), DESCRIPTION, NULL, 0},
@@ -115,7 +115,7 @@ static const Option options[] = {
      AT(ops_dir), DESCRIPTION | DOCS, NULL, 0},
     {0, "machines", "FILE", "GPUs, nodes and fabrics of your own: a Lua file", STORE_TEXT,
      VALUE_FILE, AT(machines), DESCRIPTION, NULL, 0},
-    {0, "kernels", NULL, "only the kernels of a step, and what each is assumed to take",
+    {0, "kernels", NULL, "only the kernels of a step, with the predicted time of each",
      STORE_SWITCH, VALUE_NONE, AT(kernels), PLAN, NULL, 0},
     {0, "image", "FILE", "with --kernels: registers, shared memory of compiled kernels",
      STORE_TEXT, VALUE_FILE, AT(image), PLAN, NULL, 0},
@@ -149,7 +149,7 @@ static const Option options[] = {
      AT(only), TEST_OP, NULL, 0},
     {0, "cases", "N", "random cases for each op and dtype (default: 3)", STORE_COUNT,
      VALUE_NUMBER, AT(cases), TEST_OP, NULL, 1000},
-    {0, "seed", "N", "other random cases (default: 1)", STORE_COUNT, VALUE_NUMBER,
+    {0, "seed", "N", "seed of the random cases (default: 1)", STORE_COUNT, VALUE_NUMBER,
      AT(seed), TEST_OP, NULL, INT64_MAX},
     {'j', "jobs", "N", "compilers at a time (default: 2)", STORE_COUNT, VALUE_NUMBER,
      AT(jobs), TEST_OP, NULL, 256},
@@ -181,7 +181,7 @@ const Command shell_commands[] = {
      .what = "write the trainer's folder (the default)",
      .usage = {"MODEL.lua -o DIR"},
      .exits = "0 done, 1 errors in the description or drift, 2 usage, 3 the plan does "
-              "not fit, 4 a toolchain is missing, 70 a bug of fsdpgen.",
+              "not fit, 4 a toolchain is missing, 70 a bug in fsdpgen.",
      .words = VALUE_LUA,
      .least = 1,
      .most = 1,
@@ -189,7 +189,7 @@ const Command shell_commands[] = {
      .bit = GENERATE,
      .options = options},
     {.name = "plan",
-     .what = "print whether it fits, what a step takes and costs; write nothing",
+     .what = "print memory, predicted step time and cost; write nothing",
      .usage = {"MODEL.lua"},
      .words = VALUE_LUA,
      .least = 1,
@@ -198,7 +198,7 @@ const Command shell_commands[] = {
      .bit = PLAN,
      .options = options},
     {.name = "check",
-     .what = "print errors only",
+     .what = "check a description and print its errors",
      .usage = {"MODEL.lua"},
      .words = VALUE_LUA,
      .least = 1,
@@ -207,13 +207,13 @@ const Command shell_commands[] = {
      .bit = CHECK,
      .options = options},
     {.name = "tune",
-     .what = "find the choices outside the hash that make a step fastest",
+     .what = "find the fastest sharding and schedule, without changing a bit",
      .usage = {"MODEL.lua [FIELD=A,B,C]... [-o FILE.lua]"},
      .more =
-         "Plans every combination, of the values that are named, or of mesh, strategy,\n"
-         "wrap, prefetch, recompute and accumulate; leaves out what does not fit; ranks\n"
-         "the others by prediction; builds and runs the best and the description as it\n"
-         "is, turn by turn; compares the hashes of their weights.",
+         "Plans every combination of the named values (default: of mesh, strategy,\n"
+         "wrap, prefetch, recompute and accumulate), drops those that do not fit,\n"
+         "and ranks the others by prediction. Then builds and runs the best ones and\n"
+         "the description itself in turns, and compares the hashes of their weights.",
      .exits = "0 done, 1 an error, or stopped, 2 usage, 3 nothing fits, 70 a bug, or "
               "weights that differ.",
      .words = VALUE_LUA,
@@ -223,12 +223,13 @@ const Command shell_commands[] = {
      .bit = TUNE,
      .options = options},
     {.name = "size",
-     .what = "print what descriptions need and cost on each GPU",
+     .what = "print memory, speed and cost of descriptions on each GPU",
      .usage = {"MODEL.lua..."},
-     .more = "For the ranks of each description's mesh: whether it fits, a rank's bytes, "
-             "predicted\ntokens a second, GPU hours and dollars for a billion tokens, or "
-             "those of\n--tokens. What does not fit is planned again with recompute = "
-             "\"auto\"; ranks on\nseveral nodes, with mesh.node.",
+     .more =
+         "For each description and GPU: whether it fits, bytes of a rank, predicted\n"
+         "tokens per second, GPU hours and dollars for a billion tokens or --tokens.\n"
+         "If it does not fit, recompute = \"auto\" is tried; if ranks lie on several\n"
+         "nodes, mesh.node is set.",
      .exits = "0 done, 1 an error in a description, 2 usage, 70 a bug.",
      .words = VALUE_LUA,
      .least = 1,
@@ -240,9 +241,9 @@ const Command shell_commands[] = {
      .what = "print a Hugging Face or Accelerate configuration as Lua",
      .usage = {"HF_DIR", "--accelerate FILE"},
      .more =
-         "HF_DIR is a model's folder, or its config.json: prints a description. With\n"
-         "--accelerate: prints the sharding of an `accelerate config`, to paste.",
-     .exits = "0 done, 1 the file cannot be read or holds what is refused, 2 usage, "
+         "Prints a description for HF_DIR, a model's folder or its config.json. With\n"
+         "--accelerate, prints the sharding of an `accelerate config`, to paste.",
+     .exits = "0 done, 1 the file cannot be read or is refused, 2 usage, "
               "70 a bug.",
      .words = VALUE_DIR,
      .least = 0,
@@ -252,9 +253,10 @@ const Command shell_commands[] = {
     {.name = "diff",
      .what = "print what changed between two trainers",
      .usage = {"A B"},
-     .more = "A and B are generated folders or descriptions; options such as --set go\n"
-             "for the descriptions.",
-     .exits = "0 compared, whatever differs, 1 an error, 2 usage, 3 a plan does not fit, "
+     .more =
+         "A and B are generated folders or descriptions; options such as --set apply\n"
+         "to descriptions.",
+     .exits = "0 compared, equal or not, 1 an error, 2 usage, 3 a plan does not fit, "
               "70 a bug.",
      .words = VALUE_LUA,
      .least = 2,
@@ -265,10 +267,10 @@ const Command shell_commands[] = {
     {.name = "report",
      .what = "draw the logs of runs as one HTML page",
      .usage = {"RUN... [-o FILE.html]"},
-     .more = "A RUN is what `trainer --log FILE` wrote, or a folder with log.jsonl. At "
-             "most 32 share\na page, which loads nothing from elsewhere. --json prints "
+     .more = "A RUN is what `trainer --log FILE` wrote, or a folder with log.jsonl. At\n"
+             "most 32 share a page, which loads nothing from elsewhere. --json prints\n"
              "the figures alone.",
-     .exits = "0 done, 1 a log cannot be read, or the page not be written, 2 usage, "
+     .exits = "0 done, 1 a log cannot be read or the page cannot be written, 2 usage, "
               "70 a bug.",
      .words = VALUE_FILE,
      .least = 1,
@@ -279,9 +281,8 @@ const Command shell_commands[] = {
     {.name = "init",
      .what = "write a commented description and editor settings",
      .usage = {"[DIR | NAME.lua]"},
-     .more =
-         "Writes DIR/model.lua, or NAME.lua, and beside it .luarc.json and .fsdpgen/, "
-         "which the\nLua language server reads.",
+     .more = "Writes DIR/model.lua, or NAME.lua, and beside it .luarc.json and\n"
+             ".fsdpgen/, which the Lua language server reads.",
      .exits = "0 done, 1 a file is in the way or cannot be written, 2 usage, 70 a bug.",
      .words = VALUE_DIR,
      .least = 0,
@@ -291,14 +292,14 @@ const Command shell_commands[] = {
     {.name = "test-op",
      .what = "test your own ops: values, gradients, bits",
      .usage = {"DIR"},
-     .more = "DIR holds op folders, as --ops takes it. Random cases of each rule are "
-             "compiled by CC\n(cc) with CFLAGS (-O2 -march=native), and run: the kernel "
-             "against the rule's reference,\nthe gradient against finite differences, "
-             "equal bits whatever the threads and the rows\nbeside. CUDA runs on a GPU "
-             "where CUDA_HOME has a toolkit for one, else simulated.",
-     .exits =
-         "0 all holds, 1 a check failed, or a rule is wrong, 2 usage, 4 a compiler is "
-         "missing, 70 a bug.",
+     .more =
+         "DIR holds op folders, as for --ops. Random cases of each rule are compiled\n"
+         "with CC (cc) and CFLAGS (-O2 -march=native), and run. The kernel is\n"
+         "compared with the rule's reference, the gradient with finite differences,\n"
+         "and the bits over threads and rows. CUDA runs on a GPU if CUDA_HOME has a\n"
+         "toolkit, else on a simulated one.",
+     .exits = "0 all tests passed, 1 a test failed or a rule is wrong, 2 usage, 4 a "
+              "compiler is missing, 70 a bug.",
      .words = VALUE_DIR,
      .least = 1,
      .most = 1,
@@ -309,9 +310,10 @@ const Command shell_commands[] = {
      .what = "turn texts into token files, and ids into text",
      .usage = {"[--tokenizer FILE] -o X.bin INPUT...", "[--tokenizer FILE] --prompt TEXT",
                "[--tokenizer FILE] --decode <IDS"},
-     .more = "Writes a token file of llm.c's, which trainers read. An INPUT is a text, "
-             "one\ndocument, or *.jsonl or *.ndjson: a JSON object with a document on "
-             "each line.\nIds are those of Hugging Face's tokenizers.",
+     .more =
+         "Writes a token file in llm.c's format, for trainers. An INPUT is a text,\n"
+         "which is one document, or *.jsonl or *.ndjson: lines of JSON objects, each\n"
+         "with a document. Ids equal those of Hugging Face's tokenizers.",
      .exits = "0 done, 1 an error: no file was written unless it says so, 2 usage, "
               "70 a bug.",
      .words = VALUE_FILE,
@@ -323,11 +325,9 @@ const Command shell_commands[] = {
      .what = "print the reference",
      .usage =
          {"[lua | ops | options | trainer-options | accelerate | man | man-trainer]"},
-     .more =
-         "Prints the fields of descriptions as Markdown, or, by name: annotations for "
-         "editors, the\nlist of ops, the command lines of fsdpgen and of trainers, keys "
-         "of "
-         "Accelerate, manual pages.",
+     .more = "Prints the fields of descriptions as Markdown, or, by name: annotations\n"
+             "for editors, the list of ops, the command lines of fsdpgen and of\n"
+             "trainers, keys of Accelerate, manual pages.",
      .hidden = true,
      .words = VALUE_CHOICE,
      .choice = docs_name,
@@ -338,7 +338,7 @@ const Command shell_commands[] = {
     {.name = "completion",
      .what = "print completions of the command line for a shell",
      .usage = {"bash|zsh|fish [--trainer]"},
-     .more = "cmake --install puts them where the shells look. By hand:\n"
+     .more = "cmake --install installs them. By hand:\n"
              "  source <(fsdpgen completion bash)\n"
              "  fsdpgen completion zsh >DIR/_fsdpgen, with DIR in $fpath\n"
              "  fsdpgen completion fish >~/.config/fish/completions/fsdpgen.fish",

@@ -16,8 +16,8 @@ enum {
 };
 
 #define EXITS_RUN                                                                        \
-    "0 done, 1 error, 2 usage, 5 a gate failed, 75 saved, after a signal or for\n"       \
-    "--stop-after: run it again with --resume, 128+n ended by signal n."
+    "0 done, 1 error, 2 usage, 5 too many skipped updates, 75 saved after a signal or\n" \
+    "for --stop-after: run it again with --resume, 128+n ended by signal n."
 
 const RtCommandInfo rt_command_table[RT_COMMANDS] = {
     [RT_TRAIN] = {NULL, "--data FILE [flags]", "trains", false, EXITS_RUN},
@@ -52,12 +52,12 @@ const RtFlag rt_flag_table[] = {
     {RT_GROUP_DATA, "data", "[FORMAT:]GLOB", "held-out text or token files; repeatable",
      RT_FLAG_EVAL, 0, EVAL, 0, 0},
     {RT_GROUP_DATA, "check-data", NULL,
-     "hash all data before the first step, ignore stored digests", RT_FLAG_SWITCH,
+     "hash all data before the first step and ignore stored digests", RT_FLAG_SWITCH,
      AT(check_data), TRAIN, 0, 0},
     {RT_GROUP_DATA, "eval", "[FORMAT:]GLOB",
      "held-out data: report its loss after the last step; repeatable", RT_FLAG_EVAL, 0,
      TRAIN, 0, 0},
-    {RT_GROUP_DATA, "eval-every", "N", "evaluate after every N steps, too", RT_FLAG_COUNT,
+    {RT_GROUP_DATA, "eval-every", "N", "also evaluate after every N steps", RT_FLAG_COUNT,
      AT(eval_every), TRAIN, 1, ENDLESS},
     {RT_GROUP_DATA, "eval-sequences", "N",
      "evaluate the first N sequences only (default: all)", RT_FLAG_COUNT,
@@ -66,9 +66,8 @@ const RtFlag rt_flag_table[] = {
     /* ---- schedule ---------------------------------------------------------------- */
     {RT_GROUP_SCHEDULE, "steps", "N", "stop after N steps (default: the schedule's)",
      RT_FLAG_COUNT, AT(steps), TRAIN, 0, ENDLESS},
-    {RT_GROUP_SCHEDULE, "epochs", "X",
-     "stop when the data are read X times, at the last whole step", RT_FLAG_REAL,
-     AT(epochs), TRAIN, 1e-9, 1e9},
+    {RT_GROUP_SCHEDULE, "epochs", "X", "stop after the last whole step of X epochs",
+     RT_FLAG_REAL, AT(epochs), TRAIN, 1e-9, 1e9},
     {RT_GROUP_SCHEDULE, "seed", "S",
      "seed of weights and data order (default: the description's)", RT_FLAG_COUNT,
      AT(seed), TRAIN, 0, ENDLESS},
@@ -82,8 +81,8 @@ const RtFlag rt_flag_table[] = {
      "start from the weights of a Hugging Face folder, a step's, or a run's newest",
      RT_FLAG_DIR, AT(init), TRAIN, 0, 0},
     {RT_GROUP_SCHEDULE, "new-rows", NULL,
-     "with --init: rows of a larger vocabulary are the mean of the old", RT_FLAG_SWITCH,
-     AT(new_rows), TRAIN, 0, 0},
+     "with --init: fill rows of a larger vocabulary with the mean of the others",
+     RT_FLAG_SWITCH, AT(new_rows), TRAIN, 0, 0},
 
     /* ---- checkpoints ------------------------------------------------------------- */
     {RT_GROUP_CHECKPOINTS, "checkpoint", "DIR",
@@ -101,17 +100,16 @@ const RtFlag rt_flag_table[] = {
     {RT_GROUP_CHECKPOINTS, "checkpoint-every", "N", "write a checkpoint every N steps",
      RT_FLAG_COUNT, AT(checkpoint_every), TRAIN, 1, ENDLESS},
     {RT_GROUP_CHECKPOINTS, "checkpoint-seconds", "N",
-     "write a checkpoint N seconds after the last one began", RT_FLAG_REAL,
+     "write a checkpoint N seconds after the start of the last one", RT_FLAG_REAL,
      AT(checkpoint_seconds), TRAIN, 1e-3, 1e9},
     {RT_GROUP_CHECKPOINTS, "keep", "K",
      "keep only the K newest checkpoints (default: all)", RT_FLAG_COUNT, AT(keep), TRAIN,
      1, ENDLESS},
     {RT_GROUP_CHECKPOINTS, "keep-every", "N",
-     "with --keep: also keep those of every N steps", RT_FLAG_COUNT, AT(keep_every),
-     TRAIN, 1, ENDLESS},
+     "with --keep: also keep the steps that are multiples of N", RT_FLAG_COUNT,
+     AT(keep_every), TRAIN, 1, ENDLESS},
     {RT_GROUP_CHECKPOINTS, "keep-best", NULL,
-     "with --eval: save each step with the lowest loss so far, and keep the last such "
-     "one",
+     "with --eval: save each step with the lowest loss so far; keep the best",
      RT_FLAG_SWITCH, AT(keep_best), TRAIN, 0, 0},
     {RT_GROUP_CHECKPOINTS, "keep-going", NULL,
      "continue when a checkpoint cannot be written", RT_FLAG_SWITCH, AT(keep_going),
@@ -120,7 +118,7 @@ const RtFlag rt_flag_table[] = {
      "pause training while a checkpoint is written (default: a thread writes a copy)",
      RT_FLAG_SWITCH, AT(wait_for_saves), TRAIN, 0, 0},
     {RT_GROUP_CHECKPOINTS, "one-writer", NULL,
-     "let one rank write each file of a checkpoint (default: if a test requires it)",
+     "let one rank write each file of a checkpoint (default: where a test requires it)",
      RT_FLAG_SWITCH, AT(one_writer), TRAIN, 0, 0},
     {RT_GROUP_CHECKPOINTS, "resume", "[=must]",
      "continue from the newest intact checkpoint; must: fail if there is none",
@@ -155,7 +153,7 @@ const RtFlag rt_flag_table[] = {
      "also print hashes, memory, digests of data and products", RT_FLAG_SWITCH,
      AT(verbose), TRAIN, 0, 0},
     {RT_GROUP_OUTPUT, "log-every", "N",
-     "print a line every N steps (default: every step; on a terminal now and then)",
+     "print a line every N steps (default: each step; fewer on a terminal)",
      RT_FLAG_COUNT, AT(log_every), TRAIN, 1, ENDLESS},
     {RT_GROUP_OUTPUT, "color", "WHEN", "use colors: auto, always or never", RT_FLAG_WHEN,
      AT(color), TRAIN | SAMPLE | EVAL, 0, 0},
@@ -167,8 +165,8 @@ const RtFlag rt_flag_table[] = {
     {RT_GROUP_OUTPUT, "platform-hash", NULL, "same as --numerics-hash", RT_FLAG_SWITCH,
      AT(numerics_hash), TRAIN, 0, 0},
     {RT_GROUP_OUTPUT, "peak-tflops", "X",
-     "peak of one rank, for the MFU (default: the GPU's)", RT_FLAG_REAL, AT(peak_tflops),
-     TRAIN, 1e-9, 1e9},
+     "peak TFLOP/s of one rank, for the MFU (default: the GPU's)", RT_FLAG_REAL,
+     AT(peak_tflops), TRAIN, 1e-9, 1e9},
     {RT_GROUP_OUTPUT, "json", NULL, "print JSON", RT_FLAG_SWITCH, AT(json),
      EVAL | VERIFY | LS, 0, 0},
 
@@ -191,7 +189,7 @@ const RtFlag rt_flag_table[] = {
      "(default: FSDPGEN_SECRET)",
      RT_FLAG_FILE, AT(secret), TRAIN | SAMPLE | EVAL, 0, 0},
     {RT_GROUP_LAUNCH, "guard", NULL,
-     "inaccessible pages around the arena (or RT_GUARD=1)", RT_FLAG_SWITCH, AT(guard),
+     "put inaccessible pages around the arena (or RT_GUARD=1)", RT_FLAG_SWITCH, AT(guard),
      TRAIN | SAMPLE | EVAL, 0, 0},
 
     /* ---- sampling ---------------------------------------------------------------- */

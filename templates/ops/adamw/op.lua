@@ -15,8 +15,8 @@ return op {
     fields = {
         { "betas", "list", count = 2, item = { "beta", "number", min = 0, below = 1 },
           default = { 0.9, 0.95 }, feeds = { "beta1", "beta2" },
-          doc = "decay of the two moments" },
-        { "eps", "number", above = 0, max = 1, default = 1e-8, doc = "added to the root" },
+          doc = "decay rates of the two moments" },
+        { "eps", "number", above = 0, max = 1, default = 1e-8, doc = "added to the square root" },
     },
     moments = 2,
     dtypes = { master = { "f32", "f64", "split", "bf16" }, moments = { "f32", "f64", "bf16" } },

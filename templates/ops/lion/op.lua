@@ -13,7 +13,7 @@ return op {
     fields = {
         { "betas", "list", count = 2, item = { "beta", "number", min = 0, below = 1 },
           default = { 0.9, 0.99 }, feeds = { "beta1", "beta2" },
-          doc = "decay of the moment: in the step, and as it is kept" },
+          doc = "decay rates of the moment: in the update, and in the stored moment" },
     },
     moments = 1,
     dtypes = { master = { "f32", "f64", "split", "bf16" }, moments = { "f32", "f64", "bf16" } },

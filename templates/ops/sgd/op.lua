@@ -13,7 +13,7 @@ return op {
     role = "optimizer",
     fields = {
         { "momentum", "number", min = 0, below = 1, default = 0,
-          doc = "decay of the moment; 0: no moment" },
+          doc = "decay rate of the moment; 0: no moment" },
     },
     moments = function(f) return f.momentum ~= 0 and 1 or 0 end,
     dtypes = { master = { "f32", "f64", "split", "bf16" }, moments = { "f32", "f64", "bf16" } },
