@@ -68,6 +68,9 @@ typedef enum {
 typedef struct NodeCost {
     CostClass cls;
     int64_t traffic_bytes;   /* operands read and written once, or as the rule says */
+    int64_t moved_bytes;     /* by which it is priced: on a device the products' operands, each
+                              * time, or the rule's bytes_cuda */
+    int64_t pass_bytes;      /* on a device: moved beside the products, before or after them */
     int n_products;          /* matrix products that the kernel consists of */
     Product *products;
 } NodeCost;

@@ -39,7 +39,8 @@
 --     cuts      = { t = { dw = "sum" }, heads = { qkv = { 2, "heads", "kv_heads" }, ... } },
 --                                  axes along which parts of a call are calls of the same op: below
 --     check     = function(n) return problem end,
---     workspace = function(n) return bytes end,   n.elem_bytes: of the first input's dtype,
+--     workspace = function(n) return bytes end,   n.elem_bytes: of the first input's dtype
+--                                                 (after ids: of the next one's),
 --                                                 n.acc_bytes: of the dtype of sums
 --     workspace_cuda = function(n) return bytes end,   if cuda.cu needs another amount;
 --                                                      workspace_cudnn: cudnn.cu
@@ -51,6 +52,9 @@
 --                                  reduction, else elementwise
 --     products  = function(n) return { { "nt", m, n, k, times } } end,   the matrix products it
 --                                  calls, if it does, each that many times (1)
+--     bytes_cuda = function(n) return bytes end,   what cuda.cu's kernels move, for their price there:
+--                                  beside the products, in passes of their own; without products,
+--                                  in place of `bytes`. Knows n.grad_bytes, too
 --     backward  = function(g, n, d) return { x = gradient } end,
 --     expands   = function(g, n) return { y = value } end,        fused ops
 --     reference = function(n) ... end,  cases = function(r) ... end,
@@ -88,7 +92,7 @@ local keys = {
   outputs = "table", axes = "table", cuts = "table", check = "function",
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
-  bytes = "function", cost = "string", products = "function", backward = "function", expands = "function",
+  bytes = "function", bytes_cuda = "function", cost = "string", products = "function", backward = "function", expands = "function",
   reference = "function", cases = "function", variants = "table",
   rounds_inside = "string",
 }

@@ -453,9 +453,12 @@ static bool rule_has(Infer *in, const OpRule *op, const char *key)
 
 /* Scratch depends on dtypes too: of the first input, of sums, of gradients. */
 /* n.elem_bytes, n.acc_bytes, n.grad_bytes: for functions that return bytes. */
+/* elem_bytes: of the first input, or of the one after ids. */
 static void set_sizes(Infer *in, const Node *node)
 {
-    lua_pushinteger(in->L, node->n_in > 0 ? dtype_bytes(node->in[0]->dtype) : 0);
+    const int first = node->n_in > 1 && node->in[0]->dtype == DT_I32;
+
+    lua_pushinteger(in->L, node->n_in > 0 ? dtype_bytes(node->in[first]->dtype) : 0);
     lua_setfield(in->L, in->n_index, "elem_bytes");
     lua_pushinteger(in->L, dtype_bytes(ops_acc_dtype(in->g)));
     lua_setfield(in->L, in->n_index, "acc_bytes");
@@ -540,18 +543,24 @@ const char *infer_library_problem(Gen *g, const Node *node)
     return problem;
 }
 
+int64_t infer_bytes(Gen *g, const Node *node, const char *key)
+{
+    int64_t bytes;
+    Infer in;
+
+    infer_begin(&in, g, node);
+    set_sizes(&in, node);
+    bytes = (int64_t)number_of(&in, key);
+    lua_pop(g->L, 1);
+    return bytes;
+}
+
 int64_t infer_traffic(Gen *g, const Node *node)
 {
     int64_t bytes = 0;
-    Infer in;
 
-    if (node->op->info->has_bytes) {
-        infer_begin(&in, g, node);
-        set_sizes(&in, node);
-        bytes = (int64_t)number_of(&in, "bytes");
-        lua_pop(g->L, 1);
-        return bytes;
-    }
+    if (node->op->info->has_bytes)
+        return infer_bytes(g, node, "bytes");
     for (int i = 0; i < node->n_in; i++)
         bytes += node->in[i]->bytes;
     for (int i = 0; i < node->n_out; i++)

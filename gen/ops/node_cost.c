@@ -7,7 +7,10 @@
  *   products = function(n) return { { "nt", m, n, k, times } } end
  *                          the matrix products that the kernel consists of, as it calls
  *                          rt_gemm, each `times` times (default: 1). Their class is
- *                          product */
+ *                          product
+ *   bytes_cuda = function(n) return bytes end
+ *                          what the kernels of cuda.cu move: beside the products, in
+ *                          passes of their own; without products, in place of `bytes` */
 #include "ops/ops.h"
 
 #include <string.h>
@@ -64,15 +67,31 @@ static Product product_at(lua_State *L, const OpRule *op)
     return p;
 }
 
-void node_cost(Gen *g, Node *node)
+/* Operands of the products, as often as they run: those that add to a gradient read it
+ * and write it. */
+static double operand_bytes(const Gen *g, const Node *node)
+{
+    const double elem = (double)dtype_bytes(node->in[0]->dtype),
+                 grad = (double)dtype_bytes(g->model.reduce_dtype);
+    double bytes = 0;
+
+    for (int i = 0; i < node->cost.n_products; i++) {
+        const Product *p = &node->cost.products[i];
+        const double m = (double)p->m, n = (double)p->n, k = (double)p->k,
+                     times = (double)p->times;
+        const double out = p->form == FORM_TN ? grad * (2 * times - 1) : elem * times;
+
+        bytes += elem * (m * k + k * n) * times + out * m * n;
+    }
+    return bytes;
+}
+
+static void read_products(Gen *g, Node *node)
 {
     lua_State *L = g->L;
     NodeCost *c = &node->cost;
     const int top = lua_gettop(L);
 
-    *c = (NodeCost){node->op->info->cost, infer_traffic(g, node), 0, NULL};
-    if (!node->op->info->has_products)
-        return;
     ops_push_function(L, node->op, "products");
     infer_push_n(g, node);
     lua_call(L, 1, 1);
@@ -87,6 +106,26 @@ void node_cost(Gen *g, Node *node)
         lua_pop(L, 1);
     }
     lua_settop(L, top);
+}
+
+void node_cost(Gen *g, Node *node)
+{
+    const OpInfo *info = node->op->info;
+    const bool device = g->model.target->device;
+    const int64_t traffic = infer_traffic(g, node);
+    const int64_t own =
+        device && info->has_bytes_cuda ? infer_bytes(g, node, "bytes_cuda") : -1;
+    NodeCost *c = &node->cost;
+
+    *c = (NodeCost){.cls = info->cost, .traffic_bytes = traffic, .moved_bytes = traffic};
+    if (info->has_products) {
+        read_products(g, node);
+        c->pass_bytes = max_i64(own, 0);
+        if (device)
+            c->moved_bytes = max_i64(traffic, (int64_t)operand_bytes(g, node));
+    } else if (own >= 0) {
+        c->moved_bytes = own;
+    }
 }
 
 double node_products_flops(const Node *node)

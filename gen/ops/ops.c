@@ -256,6 +256,7 @@ bool ops_take_rule(Gen *g, OpRule *op, int checker)
         info->has_check = rule_has(L, op, "check");
         info->has_flops = rule_has(L, op, "flops");
         info->has_bytes = rule_has(L, op, "bytes");
+        info->has_bytes_cuda = rule_has(L, op, "bytes_cuda");
         info->has_workspace = rule_has(L, op, "workspace");
         info->has_library_kernel = library && ops_template(g, op, library->file, &bytes);
         op->fused = rule_has(L, op, "expands");

@@ -90,7 +90,7 @@ typedef struct OpInfo {
     CostClass cost;    /* what limits its kernel */
     bool has_products; /* the rule lists them; then cost is COST_PRODUCT */
     bool scaled; /* takes the loss scale, if there is one */
-    bool has_backward, has_check, has_flops, has_bytes;
+    bool has_backward, has_check, has_flops, has_bytes, has_bytes_cuda;
     bool has_workspace;
     bool has_library_kernel; /* its folder has a file for the library asked for */
 } OpInfo;
@@ -202,6 +202,7 @@ const char *infer_library_problem(Gen *g, const Node *node);
 void infer_push_n(Gen *g, const Node *node);
 /* The rule's `bytes`, or the size of every operand once. */
 int64_t infer_traffic(Gen *g, const Node *node);
+int64_t infer_bytes(Gen *g, const Node *node, const char *key); /* by that function of the rule */
 
 /* ---- ops_folders.c --------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
  *    operands' bytes at the rate of memory if that is longer; any other kernel its bytes
  *    at the rate of its class, or its flops at the rate of products. Then its launch.
  * 2. A product of a shape that was measured takes what it took.
+ * 3. On a device, what a kernel moves beside its products takes its time after them.
  * Collectives are priced in cost_move.c. */
 #include "plan/plan.h"
 #include "ops/ops.h"
@@ -66,14 +67,26 @@ static bool measured_products(const Gen *g, const Node *n, double *ps)
     return n->cost.n_products > 0;
 }
 
-KernelPrice cost_node(const Gen *g, const Node *n)
+/* Steps 1 and 2. */
+static KernelPrice price_products(const Gen *g, const Node *n)
 {
     double ps;
 
     if (measured_products(g, n, &ps))
         return (KernelPrice){capped(ps), COST_PRODUCT, 0, true};
-    return roofline(g, n->cost.cls, n->flops, (double)n->cost.traffic_bytes, 1,
+    return roofline(g, n->cost.cls, n->flops, (double)n->cost.moved_bytes, 1,
                     n->library != NULL);
+}
+
+KernelPrice cost_node(const Gen *g, const Node *n)
+{
+    KernelPrice p = price_products(g, n);
+
+    if (n->cost.pass_bytes > 0)
+        p.ps = min_i64(
+            p.ps + cost_traffic(g, COST_ELEMENTWISE, (double)n->cost.pass_bytes).ps,
+            COST_MOST_PS);
+    return p;
 }
 
 int64_t cost_span(const Gen *g, const Span *s)

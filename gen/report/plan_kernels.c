@@ -88,7 +88,7 @@ static void add_node(Gen *g, Rows *rows, const Node *n, int64_t calls)
                    .shape = node_shape(g, n),
                    .kernel = n->kernel,
                    .flops = n->flops,
-                   .bytes = (double)n->cost.traffic_bytes,
+                   .bytes = (double)(n->cost.moved_bytes + n->cost.pass_bytes),
                    .calls = calls,
                    .tiles = tiles_of(g, n),
                    .price = cost_node(g, n)};

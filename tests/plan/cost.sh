@@ -80,6 +80,23 @@ near(row(k, "add")["ms"], row(k, "add")["bytes"] / 20e9 * 1e3 + 0.25e-3, "an ele
 near(row(k, "embed")["ms"], row(k, "embed")["bytes"] / 8e9 * 1e3 + 0.25e-3, "a rate that the file lacks")
 assert not row(k, "embed")["measured"] and row(k, "add")["measured"]
 
+# On a device, passes beside the products, their operands as often as they are read, rows of an embedding.
+# llama8b: 8,192 tokens; gpt2_124m: 4,096. H100: 720 TFLOP/s, 2,800 GB/s, 0.8 of it for norms; 1 us a launch.
+us, rate, memory = 1e-3, 720e12 / 1e3, 2800e9 / 1e3
+k = plan(large.replace("llama8b", "gpt2_124m"), "--target", "cuda")["kernels"]
+t, d, v = 4096, 768, 50257
+near(row(k, "conv1d_bias", "nn 4096x3072x768")["ms"],
+     (2 * t * 3072 * d + t * 3072) / rate + us + 2 * 2 * t * 3072 / memory + us, "a product, then its bias")
+near(row(k, "embed_bwd")["ms"], (12 * t + t * d * (2 + 8)) / (0.8 * memory) + us, "rows of an embedding")
+near(row(k, "linear_cross_entropy")["ms"],
+     (6 * t * v * d + 7 * t * v) / rate + us + 3 * 2 * t * v / memory + us, "a loss, and passes over its logits")
+k = plan(large, "--target", "cuda", "--set", "loss.chunk_tokens=256")["kernels"]
+t, d, v, m, times = 8192, 4096, 128256, 256, 32
+operands = 2 * (m * d + d * v + m * v) * times * 2 + 2 * (m * v + m * d) * times + 4 * v * d * (2 * times - 1)
+near(row(k, "linear_cross_entropy")["ms"], operands / memory + us + 3 * 2 * t * v / memory + us,
+     "a loss in small chunks reads the head in each")
+near(row(k, "linear_cross_entropy")["bytes"], operands + 3 * 2 * t * v, "its bytes")
+
 # collectives: gathers lie between measured sizes, reductions above the largest one
 text = subprocess.run([fsdpgen, tiny, "--set", "mesh.shard=2", "--rates", file, "--dump=simulate"],
                       check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout

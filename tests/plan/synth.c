@@ -63,7 +63,8 @@ static Node *new_node(Gen *g, Class *c, Phase phase, int piece)
     n->phase = phase;
     n->piece = piece;
     n->flops = 1e6;
-    n->cost = (NodeCost){.cls = COST_PRODUCT, .traffic_bytes = 1 << 16};
+    n->cost =
+        (NodeCost){.cls = COST_PRODUCT, .traffic_bytes = 1 << 16, .moved_bytes = 1 << 16};
     n->in = gen_alloc(g, sizeof *n->in * 64);
     n->out = gen_alloc(g, sizeof *n->out * 64);
     *gen_push(g, &c->nodes) = n;

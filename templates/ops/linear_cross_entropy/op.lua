@@ -54,6 +54,9 @@ return op {
         end
         return list
     end,
+    bytes_cuda = function(n) -- logits: read for their sum, read and written for their gradient
+        return 3 * n.elem_bytes * n.t * n.v
+    end,
     flops = function(n)
         local forward = n.smoothing > 0 and 5 or 4
         local backward = (n.z > 0 or n.smoothing > 0) and 5 or 3

@@ -40,6 +40,7 @@ return op {
         if n.t % rows == 0 then return { whole } end
         return { whole, { "nt", n.t % rows, n.v, n.d } }
     end,
+    bytes_cuda = function(n) return n.elem_bytes * n.t * n.v end, -- logits, read for their sum
     flops = function(n)
         return 2 * n.t * n.v * n.d + (n.smoothing > 0 and 5 or 4) * n.t * n.v
     end,
