@@ -623,7 +623,7 @@
 ---@field geglu? boolean the gate's activation is GELU, in its tanh form, not SiLU (Gemma)
 ---@field scale_embedding? boolean embeddings are multiplied by sqrt(dim), rounded to their dtype (Gemma)
 ---@field global_every? integer one layer in this many sees all tokens; the others have `window` or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)
----@field attention_chunk? integer a token sees only tokens of its own chunk of this many, counted from the start of its document
+---@field attention_chunk? integer a token sees only tokens of its own chunk of this many tokens, counted from the start of its document
 ---@field attention_softcap? number scores s become c tanh(s / c) (Gemma 2: 50)
 ---@field logits_softcap? number logits x become c tanh(x / c) (Gemma 2: 30)
 ---@field nope_every? integer one layer in this many has no rotary positions (SmolLM3: 4)
@@ -668,7 +668,7 @@
 ---@field geglu? boolean the gate's activation is GELU, in its tanh form, not SiLU (Gemma)
 ---@field scale_embedding? boolean embeddings are multiplied by sqrt(dim), rounded to their dtype (Gemma)
 ---@field global_every? integer one layer in this many sees all tokens; the others have `window` or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)
----@field attention_chunk? integer a token sees only tokens of its own chunk of this many, counted from the start of its document
+---@field attention_chunk? integer a token sees only tokens of its own chunk of this many tokens, counted from the start of its document
 ---@field attention_softcap? number scores s become c tanh(s / c) (Gemma 2: 50)
 ---@field logits_softcap? number logits x become c tanh(x / c) (Gemma 2: 30)
 ---@field nope_every? integer one layer in this many has no rotary positions (SmolLM3: 4)

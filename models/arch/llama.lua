@@ -453,7 +453,7 @@ return arch {
           doc = "one layer in this many sees all tokens; the others have `window` "
                 .. "or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)" },
         { "attention_chunk", "int", min = 1, optional = true,
-          doc = "a token sees only tokens of its own chunk of this many, counted from the start "
+          doc = "a token sees only tokens of its own chunk of this many tokens, counted from the start "
                 .. "of its document" },
         { "attention_softcap", "number", above = 0, optional = true,
           doc = "scores s become c tanh(s / c) (Gemma 2: 50)" },
