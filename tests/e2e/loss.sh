@@ -42,10 +42,11 @@ loss_close() {
                 if (d > 1e-12 * a[i]) { print a[i], b[i]; exit 1 } } }' "$1" "$2"
 }
 
+loss_text() { loss_data "$WORK/loss.txt" 3 3000 8000; }
+
 loss_masks() {
     local text=$WORK/loss.txt full=$WORK/loss_full.txt none=$WORK/loss_none.txt line ranks
     local reference=$WORK/loss_reference
-    loss_data "$text" 3 3000 8000
     loss_data "$full" 1000000007 0 0
     loss_data "$none" 1 0 0
     loss_trainer reference "loss.mask=true" "$text" --threads 2 || return

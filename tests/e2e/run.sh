@@ -58,10 +58,11 @@ part two_hops turn 1 2 two_hops
 part precision precision
 part precision_split turn 0 3 precision_split
 part precision_overflow turn 1 3 precision_overflow
-part loss_masks loss_masks
-part loss_hashes loss_hashes
+part loss_text loss_text
+part loss_masks:loss_text loss_masks
+part loss_hashes:loss_masks loss_hashes
 part frozen turn 2 3 frozen
-part loss_packed turn 0 2 loss_packed
+part loss_packed:loss_text turn 0 2 loss_packed
 part evaluate turn 1 2 evaluate
 part fine_tuning turn 0 2 fine_tuning
 part new_rows turn 1 2 new_rows
