@@ -103,6 +103,15 @@
 ---@field [2] fsdpgen.value b
 ---@field name? string of the value
 
+---@class (exact) fsdpgen.op.bias_add_layernorm
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value r
+---@field [3] fsdpgen.value rb
+---@field [4] fsdpgen.value w
+---@field [5] fsdpgen.value b
+---@field eps? number
+---@field name? string of the value
+
 ---@class (exact) fsdpgen.op.colsum
 ---@field [1] fsdpgen.value dy
 ---@field name? string of the value
@@ -475,6 +484,7 @@
 ---@field attention fun(call: fsdpgen.op.attention): fsdpgen.value, fsdpgen.value
 ---@field attention_bwd fun(call: fsdpgen.op.attention_bwd): fsdpgen.value
 ---@field bias fun(call: fsdpgen.op.bias): fsdpgen.value
+---@field bias_add_layernorm fun(call: fsdpgen.op.bias_add_layernorm): fsdpgen.value, fsdpgen.value, fsdpgen.value, fsdpgen.value
 ---@field colsum fun(call: fsdpgen.op.colsum): fsdpgen.value
 ---@field concat fun(call: fsdpgen.op.concat): fsdpgen.value
 ---@field conv1d fun(call: fsdpgen.op.conv1d): fsdpgen.value

@@ -8,8 +8,10 @@
  * values must have no other user. A fused node of forward and backward nodes belongs to
  * the backward. An attribute that the pattern does not mention takes its default.
  *
- * Chains of formulas (fuse_maps.c) come last, after the hash: they change no bit, and so
- * are not in it. */
+ * What changes no bit comes last, after the hash, and so is not in it: expansions in
+ * place of fused nodes that the target has no kernel for (fuse_split.c), ops with the
+ * bits of their expansions (same_bits), which may take in other fused ops, and chains of
+ * formulas (fuse_maps.c). */
 #include "graph/pattern.h"
 
 #include <math.h>
@@ -459,19 +461,27 @@ static int run_fuse(lua_State *L)
     return 0;
 }
 
-static void fuse_classes(Gen *g)
+/* Which ops: those that the hash has, or those with the bits of their expansions. */
+static bool is_due(Gen *g, const OpRule *op, bool same_bits)
+{
+    size_t bytes;
+
+    return op->info->same_bits == same_bits &&
+           (!same_bits || ops_template(g, op, ops_kernel_file(g, NULL), &bytes));
+}
+
+static void fuse_classes(Gen *g, const PatternList *patterns, bool same_bits)
 {
     Builder *b = builder_get(g);
-    PatternList patterns = {0};
 
-    patterns_record(g, &patterns);
     for (int i = 0; i < g->classes.count; i++) {
-        for (int k = 0; k < patterns.count; k++) {
-            FuseRun run = {g, g->classes.items[i], patterns.items[k]};
+        for (int k = 0; k < patterns->count; k++) {
+            FuseRun run = {g, g->classes.items[i], patterns->items[k]};
 
+            if (!is_due(g, run.p->op, same_bits))
+                continue;
             b->block = run.c->name;
-            builder_protect(g, run_fuse, &run,
-                            ops_place(g, patterns.items[k]->op, "expands", NULL));
+            builder_protect(g, run_fuse, &run, ops_place(g, run.p->op, "expands", NULL));
             b->block = NULL;
         }
         class_sort(g, g->classes.items[i]);
@@ -481,12 +491,19 @@ static void fuse_classes(Gen *g)
 
 void fuse_graph(Gen *g)
 {
-    if (g->model.fuse)
-        fuse_classes(g);
+    PatternList patterns = {0};
+
+    if (g->model.fuse) {
+        patterns_record(g, &patterns);
+        fuse_classes(g, &patterns, false);
+    }
     if (g->model.kernel_library)
         kernel_library_check(g);
     g->numerics_hash = numerics_hash(g);
     g->numerics_lines = numerics_lines(g);
-    if (g->model.fuse)
+    if (g->model.fuse) {
+        fuse_split(g);
+        fuse_classes(g, &patterns, true);
         fuse_maps(g);
+    }
 }

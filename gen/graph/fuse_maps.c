@@ -7,7 +7,12 @@
  * the same index space (rows and columns), phase and piece, and if nothing outside would
  * have to run in between. Values that others read stay outputs; the rest are no longer
  * stored. Each is rounded to its dtype all the same, so the bits, the graph with its
- * rounding points, and the numerics hash are those of the nodes one by one. */
+ * rounding points, and the numerics hash are those of the nodes one by one.
+ *
+ * Before that, a value that only one chain of the backward needs is made again there, if
+ * that takes one operation: then the forward stores what it is made of in its
+ * stead. (The input of GELU is a product and a bias. The forward need not write their
+ * sum.) */
 #include "graph/builder.h"
 #include "ops/ops.h"
 
@@ -15,6 +20,8 @@
 
 /* A kernel with more would keep too much in registers. */
 enum { MAX_OPS = 8, MAX_OPERATIONS = 160, MAX_IN = 14, MAX_OUT = 6 };
+/* One operation and its two operands. More could cost more time than the bytes save. */
+enum { MAX_AGAIN = 3 };
 
 typedef struct Fuse {
     Gen *g;
@@ -123,6 +130,109 @@ static bool divided(const Fuse *x, int group)
         }
     }
     return false;
+}
+
+/* ---- values that are made again -------------------------------------------------- */
+
+/* The only row that n reads, where all else are parameters; or NULL. */
+static const Value *only_row(const Node *n)
+{
+    const Value *row = NULL;
+
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i]->kind == VAL_PARAM)
+            continue;
+        if (row || strcmp(n->op->in[i].dims, n->op->out[0].dims) != 0)
+            return NULL;
+        row = n->in[i];
+    }
+    return row;
+}
+
+/* The node of the backward that may make v again; NULL: it is kept. Its forward's readers
+ * must be formulas of its rows, so that nothing else has it stored. */
+static Node *maker_again(const Fuse *x, const Value *v)
+{
+    const Node *def = v->def;
+    const Value *row = only_row(def);
+    Node *again = NULL;
+
+    if (def->phase != PHASE_FORWARD || def->n_out != 1 || class_is_root(x->c, v) ||
+        def->op->info->map->operations > MAX_AGAIN || !row || row->bytes > v->bytes ||
+        (row->kind != VAL_NODE && row->kind != VAL_INPUT))
+        return NULL;
+    for (int k = 0; k < x->uses.count[v->id]; k++) {
+        Node *user = x->uses.node[v->id][k];
+
+        if (!is_map(user) || user->piece != def->piece || !reads_rows(user, v) ||
+            memcmp(x->space[def->id], x->space[user->id], sizeof *x->space) != 0)
+            return NULL;
+        if (user->phase == PHASE_FORWARD)
+            continue;
+        if (again || user->op->info->map->operations + MAX_AGAIN > MAX_OPERATIONS ||
+            user->n_in + def->n_in > MAX_IN)
+            return NULL;
+        again = user;
+    }
+    return again;
+}
+
+static Node *copy_backward(Fuse *x, const Node *from, const Node *user)
+{
+    Node *n = gen_alloc(x->g, sizeof *n);
+    const Value *v = from->out[0];
+    Value *made = value_new(x->g, x->c, VAL_NODE, value_unique_name(x->g, x->c, v->name));
+
+    value_shape(made, v->dtype, v->dim, v->n_dims);
+    made->def = n;
+    *n = *from;
+    n->name = made->name;
+    n->phase = user->phase;
+    n->out = gen_alloc(x->g, sizeof *n->out);
+    n->out[0] = made;
+    return n;
+}
+
+/* The user of v in the backward reads a copy, which stands before it. */
+static void make_again(Fuse *x, const Value *v, Node *user)
+{
+    Class *c = x->c;
+    Node *copy = copy_backward(x, v->def, user);
+    Value **in = gen_alloc(x->g, sizeof *in * (size_t)user->n_in);
+
+    for (int i = 0; i < user->n_in; i++)
+        in[i] = user->in[i] == v ? copy->out[0] : user->in[i];
+    user->in = in;
+    *gen_push(x->g, &c->nodes) = copy;
+    for (int i = c->nodes.count - 1; i > user->id; i--)
+        c->nodes.items[i] = c->nodes.items[i - 1];
+    c->nodes.items[user->id] = copy;
+    for (int i = 0; i < c->nodes.count; i++)
+        c->nodes.items[i]->id = i;
+}
+
+static void look_around(Fuse *x)
+{
+    size_t count = (size_t)x->c->nodes.count + 1;
+
+    x->uses = class_uses(x->g, x->c);
+    x->next_write = class_next_writes(x->g, x->c);
+    x->space = gen_alloc(x->g, sizeof *x->space * count);
+    find_spaces(x);
+}
+
+/* The last first: what a value is made of may then be made again, too. */
+static void find_again(Fuse *x)
+{
+    for (int i = x->c->values.count - 1; i >= 0; i--) {
+        const Value *v = x->c->values.items[i];
+        Node *user = v->def && is_map(v->def) ? maker_again(x, v) : NULL;
+
+        if (!user)
+            continue;
+        make_again(x, v, user);
+        look_around(x);
+    }
 }
 
 /* ---- a chain --------------------------------------------------------------------- */
@@ -278,13 +388,10 @@ static void replace_groups(Fuse *x)
 static int run_fuse_maps(lua_State *L)
 {
     Fuse *x = lua_touserdata(L, 1);
-    size_t count = (size_t)x->c->nodes.count + 1;
 
-    x->uses = class_uses(x->g, x->c);
-    x->next_write = class_next_writes(x->g, x->c);
-    x->group = gen_alloc(x->g, sizeof *x->group * count);
-    x->space = gen_alloc(x->g, sizeof *x->space * count);
-    find_spaces(x);
+    look_around(x);
+    find_again(x);
+    x->group = gen_alloc(x->g, sizeof *x->group * ((size_t)x->c->nodes.count + 1));
     find_groups(x);
     replace_groups(x);
     return 0;

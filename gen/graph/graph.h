@@ -57,6 +57,7 @@ const char *value_unique_name(Gen *g, const Class *c, const char *base);
 void class_sort(Gen *g, Class *c);
 /* Per gradient value: the next node that writes its buffer, or NULL. */
 Node **class_next_writes(Gen *g, const Class *c);
+void fuse_split(Gen *g); /* fuse_split.c: fused nodes without a kernel → their expansions */
 void fuse_maps(Gen *g); /* fuse_maps.c: chains of formulas → one node each */
 
 /* groups.c: the group that takes the parameter of this name; NULL if none. Counts matches of

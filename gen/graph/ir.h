@@ -95,6 +95,7 @@ struct Node {
     /* fuse.c: the nodes that a fused node replaced, for checks and dumps */
     int n_replaced;
     Node **replaced;
+    const OpRule *part_of;   /* fuse_split.c: the fused op that it is a part of; else NULL */
     Pos pos;                 /* the architecture's call; forward nodes only */
 };
 

@@ -33,7 +33,7 @@ int pattern_call(Builder *b, const OpRule *op)
     if (p->n_nodes == MAX_PATTERN)
         return luaL_error(L, "%s: an expansion of more than %d ops", p->op->name,
                           MAX_PATTERN);
-    if (op->fused)
+    if (op->fused && !p->op->info->same_bits)
         return luaL_error(L, "%s: it expands into %s, which is fused itself", p->op->name,
                           op->name);
     n->op = op;

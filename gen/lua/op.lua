@@ -57,6 +57,10 @@
 --                                  in place of `bytes`. Knows n.grad_bytes, too
 --     backward  = function(g, n, d) return { x = gradient } end,
 --     expands   = function(g, n) return { y = value } end,        fused ops
+--     same_bits = true,            of a built-in fused op whose kernels have the bits of its
+--                                  expansion: it is fused after the numerics hash, which has the
+--                                  expansion, and only where the target has a kernel of it. It may
+--                                  expand into other fused ops
 --     reference = function(n) ... end,  cases = function(r) ... end,
 --     variants  = { { softcap = 1.5 }, ... },   attributes that take the place of a case's: tests
 --                                  draw one sometimes, and keep golden bits of each
@@ -88,7 +92,7 @@ local fmt = string.format
 
 local keys = {
   doc = "string", arithmetic = "number", canonical = "string", role = "string",
-  evaluates = "string", scaled = "boolean", inputs = "table", attrs = "table",
+  evaluates = "string", scaled = "boolean", same_bits = "boolean", inputs = "table", attrs = "table",
   outputs = "table", axes = "table", cuts = "table", check = "function",
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
@@ -533,6 +537,9 @@ function Check:together()
   end
   if rule.expands and rule.backward then
     self:bad("backward", nil, "a fused op has no backward: its expansion has")
+  end
+  if rule.same_bits and not rule.expands then
+    self:bad("same_bits", nil, "only a fused op has the bits of its expansion")
   end
   if rule.role == "sum" and (#out.inputs ~= 2 or #out.outputs ~= 1 or #out.attrs > 0) then
     self:bad("role", nil, "the sum takes two values, returns one and has no attributes")

@@ -251,6 +251,7 @@ bool ops_take_rule(Gen *g, OpRule *op, int checker)
     if (!problems) {
         read_rule(g, op);
         info->scaled = rule_has(L, op, "scaled");
+        info->same_bits = rule_has(L, op, "same_bits") && !ops_foreign(g, op);
         info->has_backward = rule_has(L, op, "backward");
         node_cost_rule(L, op);
         info->has_check = rule_has(L, op, "check");

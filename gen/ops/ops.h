@@ -92,6 +92,7 @@ typedef struct OpInfo {
     bool scaled; /* takes the loss scale, if there is one */
     bool has_backward, has_check, has_flops, has_bytes, has_bytes_cuda;
     bool has_workspace;
+    bool same_bits; /* as its expansion: fused after the hash. Never of an op from --ops */
     bool has_library_kernel; /* its folder has a file for the library asked for */
 } OpInfo;
 

@@ -35,10 +35,22 @@ static bool is_cheap(Gen *g, const Node *n)
     return cost_is_cheap(g, n);
 }
 
+/* Does the node compute what this op computes in the fused graph that a user sees? A
+ * chain computes all of its ops, and the parts of a fused op compute it together. */
+static bool computes(const Node *n, const char *op)
+{
+    if (!strcmp(n->op->name, op) || (n->part_of && !strcmp(n->part_of->name, op)))
+        return true;
+    for (int i = 0; n->op->info->map && i < n->n_replaced; i++)
+        if (computes(n->replaced[i], op))
+            return true;
+    return false;
+}
+
 static bool is_named(Gen *g, const Node *n)
 {
     for (int i = 0; i < g->model.recompute_ops.count; i++)
-        if (!strcmp(g->model.recompute_ops.items[i], n->op->name))
+        if (computes(n, g->model.recompute_ops.items[i]))
             return true;
     return false;
 }
@@ -295,8 +307,7 @@ void recompute_check_ops(Gen *g)
         }
         for (int c = 0; c < g->classes.count; c++)
             for (int n = 0; n < g->classes.items[c]->again.n_nodes; n++)
-                used =
-                    used || !strcmp(g->classes.items[c]->again.nodes[n]->op->name, name);
+                used = used || computes(g->classes.items[c]->again.nodes[n], name);
         if (!used)
             diag_add(
                 g, DIAG_WARNING, model_pos(g, "recompute"),

@@ -78,10 +78,18 @@ static void add_attrs(Gen *g, Text *t, const OpInfo *info)
     }
 }
 
-static void add_op(Gen *g, Text *t, const OpRule *op)
+static const char *targets(Gen *g, const OpRule *op)
 {
     size_t bytes;
+    bool cpu = ops_template(g, op, "cpu.c", &bytes) != NULL;
 
+    if (ops_template(g, op, "cuda.cu", &bytes))
+        return cpu ? "cpu, cuda" : "cuda";
+    return op->fused ? "cpu, cuda (expanded)" : "cpu";
+}
+
+static void add_op(Gen *g, Text *t, const OpRule *op)
+{
     text_printf(t, "| `%s` | ", op->name);
     add_cell(t, doc_of(g, op));
     text_printf(t, " | ");
@@ -90,8 +98,7 @@ static void add_op(Gen *g, Text *t, const OpRule *op)
     add_operands(t, op->out, op->n_out);
     text_printf(t, " | ");
     add_attrs(g, t, op->info);
-    text_printf(t, " | %s |\n",
-                ops_template(g, op, "cuda.cu", &bytes) ? "cpu, cuda" : "cpu");
+    text_printf(t, " | %s |\n", targets(g, op));
 }
 
 void docs_ops(Gen *g, Text *t)

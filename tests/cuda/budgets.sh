@@ -6,7 +6,7 @@
 budget_table=$here/budgets.txt
 budget_images=("llama8b sm_90a" "llama8b sm_80" "gpt2_124m sm_90a" "gpt2_124m sm_80")
 # kernels that have a budget
-BUDGET_KERNELS='^(add_)?(rmsnorm|layernorm)_|^attention|^swiglu|^gelu|_cross_entropy_|^linear_loss_'
+BUDGET_KERNELS='^(bias_)?(add_)?(rmsnorm|layernorm)_|^attention|^swiglu|^map_|_cross_entropy_|^linear_loss_'
 BUDGET_KERNELS="$BUDGET_KERNELS"'|^embed_bwd_|^adamw_update'
 
 # budget_keep MODEL.ARCH DIR: the image that compile() made, with what is known of it

@@ -128,6 +128,24 @@ formulas() {
         CUDA_HOME="$home" -- --target cuda
 }
 
+# Products whose bias a GPU's kernels add in the chain that follows, and in that of the backward:
+# the bits of all ops one by one. (A loss in chunks, or with rows to fill up to 16 bytes, sums in
+# another order.)
+biases() {
+    local dir=$WORK/biases fuse sets=(--set 'dtypes.param="bf16"' --set loss.chunk_tokens=64)
+    sets+=(--set model.layers=2 --set model.vocab=264)
+    for fuse in true false; do
+        if ! trainer "$dir.$fuse" tiny_gpt2 cuda "${sets[@]}" --set fuse=$fuse ||
+           ! CUDASIM_UNCHECKED=1 build_cuda "$dir.$fuse" || ! run_cuda "$dir.$fuse"; then
+            bad "biases: does not run with fuse=$fuse" "$dir.$fuse.log"
+            return
+        fi
+    done
+    check "biases: chains have the bits of the ops one by one" \
+        cmp "$dir.true.result" "$dir.false.result"
+    check "biases: chains have them" test "$(grep -c '^void map_bias_' "$dir.true/kernels.h")" = 3
+}
+
 # ---- faults ---------------------------------------------------------------------------
 
 # fault WHAT EXPECTED DIR [NAME=VALUE...]: the run must end with a line that has EXPECTED
@@ -510,6 +528,7 @@ part cudnn_attention turn 0 2 cudnn_attention
 part gpt2 turn 1 2 gpt2
 part structure turn 0 2 structure
 part formulas turn 1 2 formulas
+part biases turn 1 2 biases
 part bf16 turn 0 2 bf16
 part f16 turn 1 2 f16
 part gpu_script gpu_script

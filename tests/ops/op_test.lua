@@ -478,7 +478,7 @@ end
 local plans, optimizers, tested, missing = {}, {}, {}, {}
 -- An op need not have a cuda.cu: then it is listed.
 local function has_kernel(plan, name)
-    if not plan and host.cuda then
+    if not plan and (host.cuda or host.rule(name).same_bits) then
         if missing[#missing] ~= name then missing[#missing + 1] = name end
         return false
     end
@@ -575,6 +575,8 @@ if host.person then
                    failures))
     return failures
 end
-if #missing > 0 then host.print("op_test: no cuda.cu: " .. table.concat(missing, ", ")) end
+if #missing > 0 then
+    host.print(fmt("op_test: no %s: ", host.cuda and "cuda.cu" or "cpu.c") .. table.concat(missing, ", "))
+end
 host.print(fmt("op_test: %d ops, %d kernels, %d checks", #tested, kernels, checks))
 return failures

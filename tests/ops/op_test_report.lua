@@ -33,7 +33,8 @@ return function(name, failed, plans)
     if #plans > 0 and adds then took[#took + 1] = "beta" end
     if rule.expands then took[#took + 1] = "expansion" end
     local verdict = failed > 0 and string.format("%d FAILED", failed) or "ok"
-    if #plans == 0 then verdict = failed > 0 and verdict or "not run: no cuda.cu" end
+    local file = host.cuda and "cuda.cu" or "cpu.c"
+    if #plans == 0 and failed == 0 then verdict = "not run: no " .. file end
     if #plans > 0 then
         verdict = string.format("%-10s %s; %s", verdict, dtypes_of(plans), joined(took))
     end

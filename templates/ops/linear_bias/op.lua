@@ -8,7 +8,6 @@ return op {
     outputs = { { "y", "t n", dtype = "x" } },
     axes = { t = "parallel", n = "parallel", k = "reduction" },
     products = function(n) return { { "nt", n.t, n.n, n.k } } end,
-    bytes_cuda = function(n) return 2 * n.elem_bytes * n.t * n.n end, -- y again, for the bias
     flops = function(n) return 2 * n.t * n.n * n.k + n.t * n.n end,
     expands = function(g, n)
         return { y = g.bias { g.linear { n.x, n.w }, n.b } }
