@@ -7,7 +7,8 @@
  * the same index space (rows and columns), phase and piece, and if nothing outside would
  * have to run in between. Values that others read stay outputs; the rest are no longer
  * stored. Each is rounded to its dtype all the same, so the bits, the graph with its
- * rounding points, and the numerics hash are those of the nodes one by one.
+ * rounding points, and the numerics hash are those of the nodes one by one. On a device a
+ * chain also takes the sum over rows of what it makes.
  *
  * Before that, a value that only one chain of the backward needs is made again there, if
  * that takes one operation: then the forward stores what it is made of in its
@@ -289,9 +290,25 @@ static bool small(const Chain *c)
     int operations = 0;
 
     for (int i = 0; i < c->n_nodes; i++)
-        operations += c->node[i]->op->info->map->operations;
+        if (is_map(c->node[i]))
+            operations += c->node[i]->op->info->map->operations;
     return c->n_nodes <= MAX_OPS && operations <= MAX_OPERATIONS && c->n_in <= MAX_IN &&
            c->n_out <= MAX_OUT;
+}
+
+static void take_adds(const Chain *c, bool *add)
+{
+    for (int i = 0; i < c->n_out; i++)
+        add[i] = c->out[i]->def->add[c->out[i]->def_out];
+}
+
+/* Can one kernel with one beta write the gradients among the outputs? */
+static bool grads_fit(const Fuse *x, const Chain *c)
+{
+    bool add[MAX_OUT];
+
+    take_adds(c, add);
+    return grads_agree(x->c, c->n_out, c->out, add);
 }
 
 /* Joins the groups of two nodes, unless the result cannot be one kernel. */
@@ -305,7 +322,7 @@ static void join(Fuse *x, int into, int from)
         if (x->group[i] == from)
             x->group[i] = into;
     c = chain_of(x, into);
-    if (!small(&c) || divided(x, into))
+    if (!small(&c) || !grads_fit(x, &c) || divided(x, into))
         memcpy(x->group, before, sizeof *before * (size_t)x->c->nodes.count);
 }
 
@@ -319,6 +336,41 @@ static void find_groups(Fuse *x)
         for (int k = 0; is_map(n) && k < n->n_in; k++)
             if (fits(x, n, n->in[k]) && x->group[n->in[k]->def->id] != x->group[i])
                 join(x, x->group[n->in[k]->def->id], x->group[i]);
+    }
+}
+
+/* ---- sums over rows, like gradients of biases ------------------------------------ */
+
+/* May the chain of this group add the rows of v? */
+static bool takes_sum(const Fuse *x, int group, const Value *v)
+{
+    for (int i = 0; i < x->c->nodes.count; i++) {
+        const Node *n = x->c->nodes.items[i];
+
+        if (x->group[i] == group &&
+            (is_map(n) ? n->op->info->map->reduces : n->in[0]->dtype != v->dtype))
+            return false;
+    }
+    return true;
+}
+
+/* Only where a kernel's threads cross the rows in no order. On a CPU they go along them.
+ */
+static void find_sums(Fuse *x)
+{
+    const OpRule *sum = ops_role(x->g, "column_sum");
+
+    if (!sum || ops_foreign(x->g, sum) || !x->g->model.target->device)
+        return;
+    for (int i = 0; i < x->c->nodes.count; i++) {
+        const Node *n = x->c->nodes.items[i];
+        const Value *v = n->op == sum ? n->in[0] : NULL;
+        const Node *def = v ? v->def : NULL;
+
+        if (def && is_map(def) && def->phase == n->phase && def->piece == n->piece &&
+            !strcmp(def->op->out[v->def_out].dims, "t d") &&
+            takes_sum(x, x->group[def->id], v))
+            join(x, x->group[def->id], i);
     }
 }
 
@@ -339,6 +391,7 @@ static Node *make_node(Fuse *x, const Chain *c)
                 .n_replaced = c->n_nodes,
                 .replaced = c->node};
     n->add = gen_alloc(x->g, sizeof *n->add * (size_t)c->n_out);
+    take_adds(c, n->add);
     n->attrs = gen_alloc(x->g, sizeof *n->attrs);
     n->out = made;
     for (int i = 0; i < c->n_out; i++) {
@@ -393,6 +446,7 @@ static int run_fuse_maps(lua_State *L)
     find_again(x);
     x->group = gen_alloc(x->g, sizeof *x->group * ((size_t)x->c->nodes.count + 1));
     find_groups(x);
+    find_sums(x);
     replace_groups(x);
     return 0;
 }

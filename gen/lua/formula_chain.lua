@@ -6,6 +6,8 @@
 --   doc      what it computes, for people
 --   ops      in order: { program, rule, attrs = { cap = 30.0 }, inputs and outputs: the number of the
 --            value of each operand, by its name }
+--   sums     { { value, output, name, rule }, ... }: output is the sum of the value over rows
+--            (formula_sums.lua)
 --   dtypes   of each value
 --   inputs, outputs   numbers of the values that the whole reads and writes
 --
@@ -14,9 +16,14 @@
 
 local fmt = string.format
 
--- Names of operands and parts, each once: x, x_2.
-local function namer()
-  local used = {}
+-- What kernels of formula_sums.lua call their own.
+local function own_names()
+  return { first = true, mine = true, part = true, shared = true, beta = true, workspace = true,
+           sum = true, warp = true, of_warps = true }
+end
+
+-- Names of operands and parts, each once: x, x_2. used: by name, those that a kernel has itself.
+local function namer(used)
   return function(name)
     local free, k = name, 1
     while used[free] do
@@ -63,6 +70,9 @@ function Chain:operands()
     for p, name in ipairs(o.parts or { o.name }) do
       self.leaves[name] = { operand = o, part = p }
     end
+  end
+  for _, sum in ipairs(self.given.sums) do
+    like[sum.output] = { name = sum.name, feature = true }
   end
   for k, value in ipairs(self.given.outputs) do
     local o = self:operand(like[value])
@@ -111,6 +121,10 @@ function Chain:compose()
       end
     end
   end
+  for _, sum in ipairs(self.given.sums) do
+    local o = self.at[sum.output]
+    o.nodes, o.sum_of, o.dtype = self.made[sum.value], self.given.dtypes[sum.value], "grad"
+  end
 end
 
 -- The input whose bytes the value may take: the one that its op allows; if this chain makes that one
@@ -137,7 +151,7 @@ function Chain:finish_outputs()
     for i, input in ipairs(self.given.inputs) do
       if not o.dtype and self.given.dtypes[input] == dtype then o.dtype = self.inputs[i].name end
     end
-    o.alias = self:alias(value)
+    if not o.sum_of then o.alias = self:alias(value) end
   end
 end
 
@@ -150,13 +164,14 @@ function Chain:flops(n)
     for name in next, op.outputs do own[name] = true end
     sum = sum + op.rule.flops(own)
   end
+  for _, s in ipairs(self.given.sums) do sum = sum + s.rule.flops({ t = n.t, n = n.d }) end
   return sum
 end
 
 return function(tools, given)
   local chain = setmetatable({
-    given = given, pool = tools.formula.pool(), unique = namer(), inputs = {}, outputs = {},
-    leaves = {}, at = {}, maker = {}, made = {}, taken = {},
+    given = given, pool = tools.formula.pool(), unique = namer(given.sums[1] and own_names() or {}),
+    inputs = {}, outputs = {}, leaves = {}, at = {}, maker = {}, made = {}, taken = {},
   }, Chain)
   chain:operands()
   chain:compose()
@@ -168,5 +183,11 @@ return function(tools, given)
   local rule = result.rule
   rule.flops = function(n) return chain:flops(n) end
   rule.reference, rule.cases = nil, nil
+  if given.sums[1] then
+    rule.workspace_cuda = function(n)
+      local one = given.sums[1].rule.workspace_cuda({ t = n.t, n = n.d, acc_bytes = n.acc_bytes })
+      return #given.sums * one
+    end
+  end
   return result
 end

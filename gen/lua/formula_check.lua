@@ -57,6 +57,14 @@ local function one_by_one(chain)
     end
     op.rule.interpret(n, arithmetic)
   end
+  for _, sum in ipairs(chain.sums) do
+    local list = {}
+    for i, v in ipairs(data[sum.value]) do
+      local j = (i - 1) % columns + 1
+      list[j] = (list[j] or 0.0) + v
+    end
+    data[sum.output] = list
+  end
   return data
 end
 

@@ -3,8 +3,9 @@
 -- have. In: a program of op_map.lua: { inputs, outputs, leaves, about }. An operand is { name,
 -- feature } or { name, parts = { names } }: a row, one value for each feature, or several rows
 -- side by side. An output has node, or nodes, those of its parts, and optional: NAME_frozen
--- lacks it. leaves: by the name in a formula, { operand, part }. Out: the texts of cpu.c and
--- cuda.cu, for gen/lua/template.lua.
+-- lacks it; sum_of, a dtype: it is the sum of such a node over rows (formula_sums.lua). leaves: by
+-- the name in a formula, { operand, part }. Out: the texts of cpu.c and cuda.cu, for
+-- gen/lua/template.lua.
 --
 -- A kernel reads what it needs of an element, computes in the compute type what is written, in
 -- the order of the formula, and rounds once for each output. What occurs twice, or would make a
@@ -301,10 +302,15 @@ local function template(formula, program, kernel)
   return concat(lines, "\n") .. "\n"
 end
 
--- rows: formula_rows.lua.
-return function(formula, program, rows)
+-- rows: formula_rows.lua; sums: formula_sums.lua, for CUDA only. The last result: has it sums over a
+-- row?
+return function(formula, program, rows, sums)
   local device = setmetatable({ cuda = true }, { __index = program })
   local cpu, cuda = cpu_kernel, cuda_kernel
-  if reduces(formula, program) then cpu, cuda = rows(helpers) end
-  return template(formula, program, cpu), template(formula, device, cuda)
+  local by_row = reduces(formula, program)
+  if by_row then cpu, cuda = rows(helpers) end
+  for _, out in ipairs(program.outputs) do
+    if out.sum_of then return nil, template(formula, device, sums(helpers)) end
+  end
+  return template(formula, program, cpu), template(formula, device, cuda), by_row
 end

@@ -69,7 +69,8 @@ local function evaluator(formula, program)
       for j = 1, n.d do
         local value = values(order, n, arithmetic, i, j, reduced)
         for _, out in ipairs(program.outputs) do
-          for k, node in ipairs(out.nodes) do
+          if out.sum_of then n[out.name][j] = (n[out.name][j] or 0.0) + value[out.nodes[1]] end
+          for k, node in ipairs(out.sum_of and {} or out.nodes) do
             local at = i * stride(out, n.d) + (k - 1) * n.d + j
             if n[out.name] then n[out.name][at] = n.round(out.name, value[node]) end
           end
@@ -107,7 +108,9 @@ local function rule_of(tools, program)
   }
   for k, o in ipairs(program.inputs) do rule.inputs[k] = { o.name, dims(o) } end
   for k, o in ipairs(program.outputs) do
-    rule.outputs[k] = { o.name, dims(o), dtype = o.dtype, alias = o.alias, optional = o.optional }
+    rule.outputs[k] = { o.name, dims(o), dtype = o.dtype, alias = o.alias, optional = o.optional,
+                        add = o.sum_of and true }
+    if o.sum_of then rule.axes.t, rule.cuts = "reduction", nil end
   end
   return rule, run
 end
@@ -136,7 +139,7 @@ end
 
 return function(tools, program)
   local rule, run = rule_of(tools, program)
-  local cpu, cuda = tools.kernel(tools.formula, program, tools.rows)
-  return { rule = rule, cpu = cpu, cuda = cuda, formula = canonical(tools, program),
+  local cpu, cuda, reduces = tools.kernel(tools.formula, program, tools.rows, tools.sums)
+  return { rule = rule, cpu = cpu, cuda = cuda, reduces = reduces, formula = canonical(tools, program),
            interpret = run, program = program, operations = operations(tools, program) }
 end

@@ -13,7 +13,9 @@
 --     canonical = "add",           the name of a built-in op in the numerics hash, if not its
 --                                  folder's: an op that replaces another and computes the same
 --                                  bits takes its name and its version, too
---     role      = "sum",           it adds two gradients; "optimizer": not part of the graph
+--     role      = "sum",           it adds two gradients; "column_sum": it adds the rows of one, in
+--                                  the order of gen/lua/formula_sums.lua, so that formulas which
+--                                  make them may; "optimizer": not part of the graph
 --     fields, moments, dtypes, default, uses, lr_adjust
 --                                  of an optimizer for descriptions: gen/lua/optimizer.lua
 --     evaluates = "op",            it makes the `loss` of that op (and of its forms)
@@ -190,9 +192,9 @@ function Check:identity()
     self:bad("canonical", nil, "canonical must be a C identifier")
   end
   out.role = rule.role
-  if rule.role and rule.role ~= "sum" and rule.role ~= "optimizer" then
+  if rule.role and rule.role ~= "sum" and rule.role ~= "column_sum" and rule.role ~= "optimizer" then
     self:bad("role", nil, fmt("unknown role %s", rule.role),
-             'roles are "sum" and "optimizer"')
+             'roles are "sum", "column_sum" and "optimizer"')
   end
   out.evaluates = rule.evaluates
   if rule.cost and not costs[rule.cost] then
@@ -540,6 +542,9 @@ function Check:together()
   end
   if rule.same_bits and not rule.expands then
     self:bad("same_bits", nil, "only a fused op has the bits of its expansion")
+  end
+  if rule.role == "column_sum" and (#out.inputs ~= 1 or #out.outputs ~= 1 or #out.attrs > 0) then
+    self:bad("role", nil, "the column sum takes one value, returns one and has no attributes")
   end
   if rule.role == "sum" and (#out.inputs ~= 2 or #out.outputs ~= 1 or #out.attrs > 0) then
     self:bad("role", nil, "the sum takes two values, returns one and has no attributes")

@@ -67,6 +67,7 @@ typedef struct OpMap {
     int gradient_ref;       /* what op_map.lua says of it */
     int program_ref;        /* as formula_rule.lua returns it */
     int operations;         /* of its formula */
+    bool reduces;           /* it has sums over a row, or the largest of it */
     int interpret_ref;      /* interpret(n, arithmetic): `reference` in any arithmetic */
 } OpMap;
 
@@ -150,7 +151,8 @@ bool ops_map_finish(Gen *g, const OpRule *op);
 const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes);
 
 /* ops_chain.c */
-/* Nodes, in order, whose ops are formulas; what they read from outside, and what others read. */
+/* Nodes, in order, whose ops are formulas, or add the rows that one of these makes; what they read
+ * from outside, and what others read. */
 typedef struct Chain {
     Node **node;
     Value **in, **out;

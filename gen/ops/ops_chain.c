@@ -135,22 +135,44 @@ static void push_op(Gen *g, const Node *n, Values *values)
     push_operands(g, "outputs", n->op->out, n->out, n->n_out, values);
 }
 
+/* { value, output, rule }: a node that adds the rows of a value. */
+static void push_sum(Gen *g, const Node *n, Values *values)
+{
+    lua_State *L = g->L;
+
+    lua_createtable(L, 0, 4);
+    lua_pushinteger(L, number_of(g, values, n->in[0]));
+    lua_setfield(L, -2, "value");
+    lua_pushinteger(L, number_of(g, values, n->out[0]));
+    lua_setfield(L, -2, "output");
+    lua_pushstring(L, n->op->out[0].name);
+    lua_setfield(L, -2, "name");
+    lua_rawgeti(L, LUA_REGISTRYINDEX, n->op->lua_ref);
+    lua_setfield(L, -2, "rule");
+}
+
 void ops_push_chain(Gen *g, const Chain *c)
 {
+    int n_ops = 0;
     lua_State *L = g->L;
     Values values = {0};
     Text doc = {.g = g};
 
     key_of(g, c, &values);
-    lua_createtable(L, 0, 6);
+    lua_createtable(L, 0, 7);
     lua_pushstring(L, dtype_name(ops_acc_dtype(g)));
     lua_setfield(L, -2, "acc");
     lua_createtable(L, c->n_nodes, 0);
+    lua_createtable(L, c->n_nodes, 0);
     for (int i = 0; i < c->n_nodes; i++) {
-        push_op(g, c->node[i], &values);
-        lua_rawseti(L, -2, i + 1);
+        bool map = c->node[i]->op->info->map != NULL;
+
+        (map ? push_op : push_sum)(g, c->node[i], &values);
+        n_ops += map;
+        lua_rawseti(L, map ? -3 : -2, map ? n_ops : i + 1 - n_ops);
         text_printf(&doc, "%s%s", i ? ", then " : "", c->node[i]->op->name);
     }
+    lua_setfield(L, -3, "sums");
     lua_setfield(L, -2, "ops");
     push_numbers(g, "inputs", c->in, c->n_in, &values);
     push_numbers(g, "outputs", c->out, c->n_out, &values);

@@ -31,11 +31,12 @@ static void push_tool(Gen *g, const char *name, const char *path)
 
 void ops_push_tools(Gen *g)
 {
-    lua_createtable(g->L, 0, 5);
+    lua_createtable(g->L, 0, 6);
     push_tool(g, "formula", "gen/lua/formula.lua");
     push_tool(g, "grad", "gen/lua/formula_grad.lua");
     push_tool(g, "kernel", "gen/lua/formula_kernel.lua");
     push_tool(g, "rows", "gen/lua/formula_rows.lua");
+    push_tool(g, "sums", "gen/lua/formula_sums.lua");
     push_tool(g, "rule", "gen/lua/formula_rule.lua");
 }
 
@@ -60,6 +61,9 @@ OpMap *ops_map_read(Gen *g, const char *own)
     map->gradient = text_of(g, "derived_name");
     lua_getfield(L, -1, "operations");
     map->operations = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    lua_getfield(L, -1, "reduces");
+    map->reduces = lua_toboolean(L, -1);
     lua_pop(L, 1);
     lua_getfield(L, -1, "program");
     map->program_ref = luaL_ref(L, LUA_REGISTRYINDEX);

@@ -144,6 +144,7 @@ biases() {
     check "biases: chains have the bits of the ops one by one" \
         cmp "$dir.true.result" "$dir.false.result"
     check "biases: chains have them" test "$(grep -c '^void map_bias_' "$dir.true/kernels.h")" = 3
+    check "biases: a chain sums the gradient" grep -q '^void map_bias_gelu_bwd_colsum' "$dir.true/kernels.h"
 }
 
 # ---- faults ---------------------------------------------------------------------------

@@ -85,8 +85,9 @@ assert not row(k, "embed")["measured"] and row(k, "add")["measured"]
 us, rate, memory = 1e-3, 720e12 / 1e3, 2800e9 / 1e3
 k = plan(large.replace("llama8b", "gpt2_124m"), "--target", "cuda")["kernels"]
 t, d, v = 4096, 768, 50257
-near(row(k, "conv1d_bias", "nn 4096x3072x768")["ms"],
-     (2 * t * 3072 * d + t * 3072) / rate + us + 2 * 2 * t * 3072 / memory + us, "a product, then its bias")
+near(row(k, "conv1d", "nn 4096x3072x768")["ms"], 2 * t * 3072 * d / rate + us, "a product without its bias")
+near(row(k, "bias", "[4096, 2304]")["ms"], (2 * 2 * t * 2304 + 2 * 2304) / memory + us, "the bias of q, k and v")
+near(row(k, "map_bias_gelu", "[4096, 3072]")["ms"], (2 * 2 * t * 3072 + 2 * 3072) / memory + us, "a bias and GELU")
 near(row(k, "embed_bwd")["ms"], (12 * t + t * d * (2 + 8)) / (0.8 * memory) + us, "rows of an embedding")
 near(row(k, "linear_cross_entropy")["ms"],
      (6 * t * v * d + 7 * t * v) / rate + us + 3 * 2 * t * v / memory + us, "a loss, and passes over its logits")

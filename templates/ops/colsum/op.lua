@@ -4,6 +4,7 @@
 return op {
     arithmetic = 1,
     doc = "db = sum of dy over rows",
+    role = "column_sum",
     inputs = { { "dy", "t n" } },
     outputs = { { "db", "n", dtype = "grad", add = true } },
     axes = { t = "reduction", n = "parallel" },
