@@ -79,6 +79,7 @@ struct Gen {
     Program prog;
     struct KernelImage *image; /* plan_image.c: what compiled kernels take; NULL: no --image */
     struct Search *search;   /* search.c: what "auto" found; NULL otherwise */
+    bool in_parts;              /* split.c has split the graph: shapes of values are of a part */
     uint64_t numerics_hash;
     const char *numerics_lines; /* the parts of the hash, for people (graph/canon.c) */
 };
@@ -98,6 +99,7 @@ void graph_build(Gen *g);       /* graph.c: arch's build → blocks, classes, pa
 void config_make(Gen *g);       /* hf_config.c: the config.json of checkpoints; checks the graph */
 void config_dump(Gen *g, Text *t);
 void grad_build(Gen *g);        /* grad.c: backward nodes in every class */
+void split_graph(Gen *g);       /* split.c: parts of values, meets; nothing where parts are 1 */
 void fuse_graph(Gen *g);        /* fuse.c: expansions → fused nodes; then g->numerics_hash */
 void span_build(Gen *g);        /* span.c: nodes → spans, slabs, value locations, kernel names */
 void checkpoint_layout(Gen *g); /* checkpoint.c: params → files of a checkpoint */

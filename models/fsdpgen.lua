@@ -17,6 +17,12 @@
 ---@field std? number spread of `normal`
 ---@field decay? boolean weight decay: of matrices unless it says otherwise
 ---@field parts? fsdpgen.part[] tensors of a checkpoint that are its rows, in order
+---@field cut? "rows"|"columns"|fsdpgen.mark how parts.tensor cuts it
+
+---@class (exact) fsdpgen.mark
+---@field [1] "rows"|"columns"
+---@field unit? integer rows or columns that stay together: a head's
+---@field sections? integer[] sizes of what lies side by side, each of which is cut
 
 ---@class (exact) fsdpgen.part
 ---@field [1] string name
@@ -859,7 +865,7 @@
 ---@field end_id integer token that ends a document
 
 ---@class (exact) fsdpgen.trainer.parts
----@field tensor? integer parts of heads and features
+---@field tensor? integer parts of heads and features; trainers have 1 so far, --dump=split shows others
 ---@field context? integer parts of a sequence
 ---@field dtype? "f32" type of sums over parts
 

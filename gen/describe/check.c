@@ -236,6 +236,30 @@ static void check_mesh(Check *c, bool batches_good)
         check_ranks(c, world);
 }
 
+/* Passes up to split know parts. */
+static bool shows_parts(const Gen *g)
+{
+    static const char *const passes[] = {"load",   "check", "ops",  "graph",
+                                         "config", "grad",  "split"};
+
+    for (size_t i = 0; g->opt.dump && i < sizeof passes / sizeof *passes; i++)
+        if (!strcmp(g->opt.dump, passes[i]))
+            return true;
+    return false;
+}
+
+static void check_parts(Check *c)
+{
+    int64_t tensor;
+
+    if (value_int(c, "parts.tensor", &tensor) && tensor > 1 && !shows_parts(c->g))
+        COMPLAIN(
+            c, "parts.tensor",
+            "leave it out, or write tensor = 1; --dump=split shows the graph in parts",
+            "parts.tensor: trainers are made of 1 part so far, not %lld",
+            (long long)tensor);
+}
+
 static void check_dtypes(Check *c)
 {
     static const char *const others[] = {"reduce", "master", "moments"};
@@ -446,6 +470,7 @@ void check_model(Gen *g)
     model = record_tag(g, -1);
     lua_pop(c.L, 2);
     check_mesh(&c, check_batches(&c));
+    check_parts(&c);
     check_dtypes(&c);
     check_schedule(&c);
     check_groups(&c);

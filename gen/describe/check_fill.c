@@ -71,6 +71,7 @@ static void fill_hash_fields(Check *c, Model *m)
     value_int(c, "documents.end_id", &m->document_end);
     m->loss_z = value_num(c, "loss.z");
     m->label_smoothing = value_num(c, "loss.label_smoothing");
+    value_int(c, "parts.tensor", &m->parts_tensor);
     m->fuse = value_bool(c, "fuse");
     m->library_order = !strcmp(value_str(c, "reduction"), "library");
 }

@@ -86,6 +86,7 @@ typedef struct Model {
     double loss_z, label_smoothing;
     bool packed;                        /* sequences hold documents, */
     int64_t document_end;               /* each of which ends with this token */
+    int64_t parts_tensor;    /* parts of heads and features; 1: values are whole */
     bool fuse;
     bool library_order;                 /* reduction = "library": sums over ranks one by one; then
                                          * mesh, strategy and accumulate are inside the hash */

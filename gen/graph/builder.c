@@ -448,6 +448,9 @@ static int g_index(lua_State *L)
     }
     if (op->optimizer)
         return luaL_error(L, "%s: it is an optimizer, not an op of the graph", key);
+    if (op->collective)
+        return luaL_error(L, "%s: the pass split inserts it, where parts exchange values",
+                          key);
     lua_pushlightuserdata(L, b);
     lua_pushlightuserdata(L, (void *)(uintptr_t)op);
     lua_pushcclosure(L, op_call, 2);

@@ -49,7 +49,7 @@ static bool param_name_ok(const char *s)
 
 static void check_param_keys(Builder *b, int index)
 {
-    static const char *const keys[] = {"global", "init", "std", "decay", "parts"};
+    static const char *const keys[] = {"global", "init", "std", "decay", "parts", "cut"};
     lua_State *L = b->g->L;
     const char *worst = NULL, *near;
 
@@ -57,17 +57,17 @@ static void check_param_keys(Builder *b, int index)
         const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
         bool known = lua_type(L, -2) == LUA_TNUMBER;
 
-        for (int i = 0; key && i < 5; i++)
+        for (int i = 0; key && i < 6; i++)
             known = known || !strcmp(key, keys[i]);
         if (!known && key && (!worst || strcmp(key, worst) < 0))
             worst = gen_strdup(b->g, key);
     }
     if (!worst)
         return;
-    near = diag_nearest(worst, keys, 5);
+    near = diag_nearest(worst, keys, 6);
     if (near)
         luaL_error(L, "param: unknown field %s; did you mean %s?", worst, near);
-    luaL_error(L, "param: unknown field %s; it has global, init, std, decay, parts",
+    luaL_error(L, "param: unknown field %s; it has global, init, std, decay, parts, cut",
                worst);
 }
 
@@ -176,13 +176,87 @@ static void read_parts(Builder *b, ClassParam *p, int index)
                    (int)rows, (int)p->dim[0]);
 }
 
+/* The sections of the dim that is cut: field `sections` of the table on top of the stack,
+ * the parts' rows, or one. */
+static Sections mark_sections(Builder *b, const ClassParam *p)
+{
+    lua_State *L = b->g->L;
+    const int d = p->mark.dim;
+    Sections s = {.n = 1};
+    int64_t sum = 0;
+
+    lua_getfield(L, -1, "sections");
+    if (lua_istable(L, -1))
+        s.n = (int)sandbox_length(L, -1);
+    else if (d == 0 && p->n_parts)
+        s = (Sections){p->n_parts, p->part_rows};
+    if (s.n < 1 || s.n > 64)
+        luaL_error(L, "param: sections of %s are not 1 to 64 numbers", p->name);
+    if (!s.elems) {
+        s.elems = gen_alloc(b->g, sizeof *s.elems * (size_t)s.n);
+        s.elems[0] = p->dim[d];
+    }
+    for (int i = 0; i < s.n; i++) {
+        if (lua_istable(L, -1)) {
+            lua_rawgeti(L, -1, i + 1);
+            s.elems[i] = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+            lua_pop(L, 1);
+        }
+        if (s.elems[i] < 1 || s.elems[i] > p->dim[d])
+            luaL_error(L, "param: section %d of %s is not a number of its %s", i + 1,
+                       p->name, d ? "columns" : "rows");
+        sum += s.elems[i];
+    }
+    lua_pop(L, 1);
+    if (sum != p->dim[d])
+        luaL_error(L, "param: the sections of %s have %d %s, but it has %d", p->name,
+                   (int)sum, d ? "columns" : "rows", (int)p->dim[d]);
+    return s;
+}
+
+/* cut = "rows", "columns" or { "rows", unit = 64, sections = { 256, 128, 128 } } */
+static void read_mark(Builder *b, ClassParam *p, int index)
+{
+    lua_State *L = b->g->L;
+    const char *how = "";
+    int ok = 1;
+
+    p->mark_unit = 1;
+    if (lua_getfield(L, index, "cut") == LUA_TNIL) {
+        lua_pop(L, 1);
+        return;
+    }
+    if (!lua_istable(L, -1)) { /* the word alone */
+        lua_createtable(L, 1, 0);
+        lua_insert(L, -2);
+        lua_rawseti(L, -2, 1);
+    }
+    if (lua_rawgeti(L, -1, 1) == LUA_TSTRING)
+        how = lua_tostring(L, -1);
+    if (strcmp(how, "rows") != 0 && (strcmp(how, "columns") != 0 || p->n_dims < 2))
+        luaL_error(L, "param: cut of %s is %s, not \"rows\"%s", p->name,
+                   builder_show(b->g, L, -1), p->n_dims < 2 ? "" : " or \"columns\"");
+    p->mark = (PartState){.kind = PART_CUT, .dim = !strcmp(how, "columns")};
+    lua_pop(L, 1);
+    if (lua_getfield(L, -1, "unit") != LUA_TNIL)
+        p->mark_unit = lua_tointegerx(L, -1, &ok);
+    lua_pop(L, 1);
+    p->mark.sections = mark_sections(b, p);
+    for (int i = 0; i < p->mark.sections.n; i++)
+        if (!ok || p->mark_unit < 1 || p->mark.sections.elems[i] % p->mark_unit)
+            luaL_error(L, "param: unit of %s does not divide its section of %d", p->name,
+                       (int)p->mark.sections.elems[i]);
+    lua_pop(L, 1);
+}
+
 bool param_equal(const ClassParam *a, const ClassParam *b)
 {
     if (strcmp(a->name, b->name) != 0 || a->n_dims != b->n_dims ||
         memcmp(a->dim, b->dim, sizeof a->dim) != 0 || strcmp(a->init, b->init) != 0 ||
         memcmp(&a->init_std, &b->init_std, sizeof a->init_std) != 0 ||
         a->decay != b->decay || a->n_parts != b->n_parts || a->dtype != b->dtype ||
-        a->tied_global != b->tied_global)
+        a->tied_global != b->tied_global || !part_equal(&a->mark, &b->mark) ||
+        a->mark_unit != b->mark_unit)
         return false;
     for (int i = 0; i < a->n_parts; i++)
         if (strcmp(a->part_name[i], b->part_name[i]) != 0 ||
@@ -246,6 +320,7 @@ int builder_param(lua_State *L)
     read_dims(b, &p);
     read_init(b, &p, 2);
     read_parts(b, &p, 2);
+    read_mark(b, &p, 2);
     builder_push_value(b, param_value(b, &p), b->cls);
     return 1;
 }

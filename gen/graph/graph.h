@@ -52,6 +52,22 @@ void builder_attrs(Builder *b, const OpRule *op, int index, Attr *out);
 Value *value_new(Gen *g, Class *c, ValueKind kind, const char *name);
 const char *value_unique_name(Gen *g, const Class *c, const char *base);
 
+/* split_choose.c: how each node of a class is computed in parts. */
+typedef struct Choice {
+    const Cut *cut; /* NULL: every part computes all of it */
+    PartState *part;     /* of inputs, as they must be; then of outputs, as they will be */
+} Choice;
+/* Per node, in order; fills Value.part of nodes' outputs. Values have whole shapes. Needs a protected
+ * call. */
+Choice *split_choose(Gen *g, const Class *c);
+/* The node as one part computes it: dims and attributes of the part; inferred. Needs a protected
+ * call. */
+Node *split_part_node(Gen *g, const Node *n, const Choice *choice);
+/* What a part must have of the gradient: a piece as it has of the parameter, or a part of the sum
+ * or all of it, as before. */
+PartState split_gradient(const Class *c, const Value *gradient, const PartState *made);
+void split_shape(const Gen *g, Value *v); /* the whole dims → those of a part */
+
 /* fuse.c */
 /* Forward nodes, then backward nodes, each after its inputs and otherwise in the old order. */
 void class_sort(Gen *g, Class *c);

@@ -42,6 +42,8 @@ typedef struct Value {
     int64_t elems, bytes;
     Node *def;               /* VAL_NODE */
     int def_out;
+    PartState part;               /* split.c: what each part of parts.tensor has of it; the dims above
+                              * are of a part then */
     int index;               /* which param, input, output gradient or data; for a parameter's
                               * gradient: its position in the order of writes to that buffer */
     /* span.c */
@@ -111,6 +113,8 @@ typedef struct ClassParam {
     int n_parts;             /* Hugging Face tensors along dim 0 of a fused storage tensor */
     const char **part_name;  /* local names */
     int64_t *part_rows;
+    PartState mark;               /* how parts.tensor cuts it; PART_WHOLE: it does not */
+    int64_t mark_unit;       /* its sections are cut between units of so many rows or columns */
     bool tied_global;        /* name is global, not local: shared between blocks */
     int piece;               /* the first piece that reads it, in forward order (span.c) */
     bool frozen;             /* no gradient, in all blocks of the class */

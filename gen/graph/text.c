@@ -12,9 +12,17 @@ const char *phase_name(Phase phase)
     return names[phase];
 }
 
+/* Of a graph in parts: what a part has of the value. */
+static void put_part(Gen *g, Text *t, const PartState *p)
+{
+    if (g->in_parts)
+        text_printf(t, " <%s>", part_text(g, p));
+}
+
 static void put_value(Gen *g, Text *t, const Value *v)
 {
     text_printf(t, "%s %s %s", v->name, dtype_name(v->dtype), shape_text(g, v));
+    put_part(g, t, &v->part);
 }
 
 static void put_node(Gen *g, Text *t, const Node *n)
@@ -49,7 +57,9 @@ static void put_params(Gen *g, Text *t, const Class *c)
         Value shape = {.n_dims = p->n_dims};
 
         memcpy(shape.dim, p->dim, sizeof p->dim);
-        text_printf(t, "  param %s %s init %s", p->name, shape_text(g, &shape), p->init);
+        text_printf(t, "  param %s %s", p->name, shape_text(g, &shape));
+        put_part(g, t, &p->mark);
+        text_printf(t, " init %s", p->init);
         if (!strcmp(p->init, "normal"))
             text_printf(t, " std %s", show_number(g, p->init_std));
         text_printf(t, "%s%s%s\n", p->decay ? " decay" : "",
@@ -111,6 +121,8 @@ void graph_text(Gen *g, Text *t)
         put_node(g, t, g->setup.nodes[i]);
     for (int i = 0; i < g->classes.count; i++)
         put_class(g, t, g->classes.items[i]);
+    if (g->in_parts)
+        text_printf(t, "parts tensor %lld\n", (long long)g->model.parts_tensor);
     text_printf(t, "blocks\n");
     for (int i = 0; i < g->blocks.count; i++) {
         const Block *b = &g->blocks.items[i];

@@ -180,8 +180,8 @@ local trainer = {
     { "parts", "table", default = {}, hash = "in",
       doc = "number of parts in which a value is computed, however many ranks share them",
       fields = {
-          { "tensor", "int", min = 1, max = 1024, default = 1, neutral = 1, only = 1,
-            doc = "parts of heads and features" },
+          { "tensor", "int", min = 1, max = 1024, power_of_two = true, default = 1, neutral = 1,
+            doc = "parts of heads and features; trainers have 1 so far, --dump=split shows others" },
           { "context", "int", min = 1, max = 1024, default = 1, neutral = 1, only = 1,
             doc = "parts of a sequence" },
           { "dtype", "string", values = { "f32" }, default = "f32", neutral = "f32",

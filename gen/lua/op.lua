@@ -15,7 +15,9 @@
 --                                  bits takes its name and its version, too
 --     role      = "sum",           it adds two gradients; "column_sum": it adds the rows of one, in
 --                                  the order of gen/lua/formula_sums.lua, so that formulas which
---                                  make them may; "optimizer": not part of the graph
+--                                  make them may; "optimizer": not part of the graph;
+--                                  "collective": what parts exchange, inserted by the pass split. Its
+--                                  input may have any shape, "...", which is then a list, n.x
 --     fields, moments, dtypes, default, uses, lr_adjust
 --                                  of an optimizer for descriptions: gen/lua/optimizer.lua
 --     evaluates = "op",            it makes the `loss` of that op (and of its forms)
@@ -122,6 +124,7 @@ local taken = {
   optimizer = true, scaled = true, loss_scale = true,
 }
 local costs = { attention = true, attention_bwd = true, norm = true, elementwise = true, copy = true }
+local roles = { sum = true, column_sum = true, optimizer = true, collective = true }
 local most = 24 -- inputs, outputs or attributes: C has arrays of that size
 
 local function sorted_keys(t)
@@ -192,9 +195,9 @@ function Check:identity()
     self:bad("canonical", nil, "canonical must be a C identifier")
   end
   out.role = rule.role
-  if rule.role and rule.role ~= "sum" and rule.role ~= "column_sum" and rule.role ~= "optimizer" then
+  if rule.role and not roles[rule.role] then
     self:bad("role", nil, fmt("unknown role %s", rule.role),
-             'roles are "sum", "column_sum" and "optimizer"')
+             'roles are "sum", "column_sum", "optimizer" and "collective"')
   end
   out.evaluates = rule.evaluates
   if rule.cost and not costs[rule.cost] then
@@ -282,7 +285,9 @@ function Check:operand(key, item, what)
   end
   if not self:claim(key, item[1], what) then return end
   local o = { name = item[1], index = 0 }
-  if type(item[2]) == "string" then
+  if item[2] == "..." and self.rule.role == "collective" then
+    o.dims = item[2]
+  elseif type(item[2]) == "string" then
     local problem = self.dims.problem(item[2])
     if problem then
       self:bad(key, item[1], fmt('dims "%s" of %s: %s', item[2], item[1], problem))
@@ -332,7 +337,7 @@ function Check:output(item, first_float)
              "say an operand before it, or " .. names_of(output_dtypes))
   end
   o.add = item.add == true
-  if o.add and o.dtype ~= "grad" then
+  if o.add and o.dtype ~= "grad" and self.rule.role ~= "collective" then
     self:bad("outputs", o.name, fmt("%s adds, but is not a gradient", o.name),
              'say dtype = "grad"')
   end
@@ -387,7 +392,7 @@ end
 function Check:dims_of_operands()
   local known, symbols, dims = self.known, self.symbols, self.dims
   for _, o in ipairs(self.out.inputs) do
-    for _, s in ipairs(o.dims and dims.symbols(o.dims) or {}) do
+    for _, s in ipairs(o.dims and o.dims ~= "..." and dims.symbols(o.dims) or {}) do
       if not symbols[s] then
         if known[s] then
           -- they would have the same key in n

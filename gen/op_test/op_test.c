@@ -208,16 +208,16 @@ static int l_cuts(lua_State *L)
     return 1;
 }
 
-/* Places as { [i] = { dim, sections } or "sum" } in field `key` of the table on top. */
-static void push_places(lua_State *L, const char *key, const CutPlace *places, int n)
+/* Parts as { [i] = { dim, sections } or "sum" } in field `key` of the table on top. */
+static void push_parts(lua_State *L, const char *key, const PartState *parts, int n)
 {
     lua_newtable(L);
     for (int i = 0; i < n; i++) {
-        const CutPlace *p = &places[i];
+        const PartState *p = &parts[i];
 
-        if (p->kind == PLACE_WHOLE)
+        if (p->kind == PART_WHOLE)
             continue;
-        if (p->kind == PLACE_SUM) {
+        if (p->kind == PART_PARTIAL) {
             lua_pushstring(L, "sum");
         } else {
             lua_newtable(L);
@@ -240,7 +240,7 @@ static int l_cut(lua_State *L)
     const Node *n = test.nodes.items[luaL_checkinteger(L, 1)];
     const char *axis = luaL_checkstring(L, 2);
     const Cut *cut = NULL;
-    const CutPlace *places;
+    const PartState *parts;
     Sections s = {0};
 
     for (int i = 0; i < n->op->info->n_cuts; i++)
@@ -257,12 +257,12 @@ static int l_cut(lua_State *L)
             lua_pop(L, 1);
         }
     }
-    places = cuts_places(test.g, n, cut, s.n ? &s : NULL);
-    if (!places)
+    parts = cuts_parts(test.g, n, cut, s.n ? &s : NULL);
+    if (!parts)
         return 0;
     lua_newtable(L);
-    push_places(L, "inputs", places, n->n_in);
-    push_places(L, "outputs", places + n->n_in, n->n_out);
+    push_parts(L, "inputs", parts, n->n_in);
+    push_parts(L, "outputs", parts + n->n_in, n->n_out);
     lua_newtable(L);
     for (int i = 0; i < cut->n_attrs; i++) {
         lua_pushstring(L, cut->attrs[i]);

@@ -154,45 +154,45 @@ static Sections repeated(Gen *g, const CutOperand *o, int64_t elems, const Secti
     return s;
 }
 
-static CutPlace place_of(Gen *g, const Node *node, const Cut *cut, const char *name,
+static PartState part_of(Gen *g, const Node *node, const Cut *cut, const char *name,
                          const Value *v, const Sections *base)
 {
     const CutOperand *o = cuts_operand(cut, name);
-    CutPlace place = {0};
+    PartState part = {0};
 
     if (!o)
-        return place;
+        return part;
     if (o->sum)
-        return (CutPlace){.kind = PLACE_SUM};
+        return (PartState){.kind = PART_PARTIAL};
     if (o->dim >= v->n_dims)
         luaL_error(g->L, "%s: cut %s divides dim %d of %s, which is %s", node->op->name,
                    cut->axis, o->dim + 1, name, shape_text(g, v));
-    place = (CutPlace){.kind = PLACE_CUT, .dim = o->dim};
-    place.sections = o->n_weights
-                         ? weighted(g, node, o, v->dim[o->dim])
-                         : repeated(g, o, v->dim[o->dim], cut->free ? base : NULL);
-    return place;
+    part = (PartState){.kind = PART_CUT, .dim = o->dim};
+    part.sections = o->n_weights
+                        ? weighted(g, node, o, v->dim[o->dim])
+                        : repeated(g, o, v->dim[o->dim], cut->free ? base : NULL);
+    return part;
 }
 
-CutPlace *cuts_places(Gen *g, const Node *node, const Cut *cut, const Sections *sections)
+PartState *cuts_parts(Gen *g, const Node *node, const Cut *cut, const Sections *sections)
 {
     lua_State *L = g->L;
     int top = lua_gettop(L), n = node->n_in + node->n_out;
-    CutPlace *places = gen_alloc(g, sizeof *places * (size_t)(n + 1));
+    PartState *parts = gen_alloc(g, sizeof *parts * (size_t)(n + 1));
 
     infer_push_n(g, node);
     if ((cut->ordered && sections && sections->n > 1) || !allowed(g, node, cut))
-        places = NULL;
-    for (int i = 0; places && i < n; i++) {
+        parts = NULL;
+    for (int i = 0; parts && i < n; i++) {
         bool in = i < node->n_in;
         int k = in ? i : i - node->n_in;
 
-        places[i] =
-            place_of(g, node, cut, in ? node->op->in[k].name : node->op->out[k].name,
-                     in ? node->in[k] : node->out[k], sections);
+        parts[i] =
+            part_of(g, node, cut, in ? node->op->in[k].name : node->op->out[k].name,
+                    in ? node->in[k] : node->out[k], sections);
     }
     lua_settop(L, top);
-    return places;
+    return parts;
 }
 
 Sections cuts_base(Gen *g, const CutOperand *o, const Sections *own)
@@ -209,4 +209,25 @@ Sections cuts_base(Gen *g, const CutOperand *o, const Sections *own)
     base.elems = gen_alloc(g, sizeof *base.elems * (size_t)n);
     memcpy(base.elems, own->elems, sizeof *base.elems * (size_t)n);
     return base;
+}
+
+bool part_equal(const PartState *a, const PartState *b)
+{
+    return a->kind == b->kind &&
+           (a->kind != PART_CUT ||
+            (a->dim == b->dim && a->sections.n == b->sections.n &&
+             !memcmp(a->sections.elems, b->sections.elems,
+                     sizeof *a->sections.elems * (size_t)a->sections.n)));
+}
+
+const char *part_text(Gen *g, const PartState *p)
+{
+    Text t = {.g = g};
+
+    if (p->kind != PART_CUT)
+        return p->kind == PART_WHOLE ? "whole" : "partial";
+    text_printf(&t, "cut:%d", p->dim + 1);
+    for (int i = 0; i < p->sections.n; i++)
+        text_printf(&t, "%c%lld", i ? '+' : ':', (long long)p->sections.elems[i]);
+    return t.s;
 }

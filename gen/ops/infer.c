@@ -300,6 +300,15 @@ static void match_input(Infer *in, int i)
     if (!class_takes(in->g, o->dtype, v->dtype))
         luaL_error(in->L, "%s: %s is %s, but must be %s", in->op->name, o->name,
                    dtype_name(v->dtype), o->dtype);
+    if (!strcmp(o->dims, "...")) {
+        lua_createtable(in->L, v->n_dims, 0);
+        for (; d < v->n_dims; d++) {
+            lua_pushinteger(in->L, v->dim[d]);
+            lua_rawseti(in->L, -2, d + 1);
+        }
+        lua_setfield(in->L, in->n_index, o->name);
+        return;
+    }
     if (!*o->dims) {
         int count = dims_call(in, "inputs", i, dim);
 

@@ -175,6 +175,7 @@ static void read_rule(Gen *g, OpRule *op)
     info->arithmetic = (int)lua_tointeger(L, -1);
     lua_pop(L, 1);
     op->optimizer = info->role && !strcmp(info->role, "optimizer");
+    op->collective = info->role && !strcmp(info->role, "collective");
     lua_getfield(L, -1, "attrs");
     info->n_attrs = (int)sandbox_length(L, -1);
     info->attrs = gen_alloc(g, sizeof *info->attrs * (size_t)(info->n_attrs + 1));

@@ -44,21 +44,6 @@ typedef struct Cut {
     CutOperand *operands;
 } Cut;
 
-/* Sizes of the sections of a dim, one after the other. Each is cut into equal parts; a part holds
- * its piece of each. */
-typedef struct Sections {
-    int n;
-    int64_t *elems;
-} Sections;
-
-/* A Cut of a certain call. */
-typedef enum { PLACE_WHOLE, PLACE_CUT, PLACE_SUM } PlaceKind;
-typedef struct CutPlace {
-    PlaceKind kind;
-    int dim;
-    Sections sections;
-} CutPlace;
-
 /* An op that is a formula: ops_map.c. */
 typedef struct OpMap {
     const char *cpu, *cuda; /* the templates that its folder would have */
@@ -221,13 +206,15 @@ const OpFolder *ops_folders(Gen *g, const char *dir, int *count);
 /* ---- cuts.c: calls in parts ------------------------------------------------------ */
 
 void cuts_read(Gen *g, OpInfo *info); /* from gen/lua/op.lua's form on top of the stack */
-/* The node's operands cut along the axis: places of inputs, then of outputs; sections: of a free
+/* The node's operands cut along the axis: parts of inputs, then of outputs; sections: of a free
  * axis, or NULL for one. Returns NULL if the rule excludes this call. Needs a protected call. */
-CutPlace *cuts_places(Gen *g, const Node *node, const Cut *cut, const Sections *sections);
+PartState *cuts_parts(Gen *g, const Node *node, const Cut *cut, const Sections *sections);
 /* The sections of the axis that the operand's own sections stand for, or an empty list if they
  * stand for none. */
 Sections cuts_base(Gen *g, const CutOperand *operand, const Sections *own);
 const CutOperand *cuts_operand(const Cut *cut, const char *name); /* or NULL */
+bool part_equal(const PartState *a, const PartState *b);
+const char *part_text(Gen *g, const PartState *p); /* "whole", "partial", "cut:2:64+32+32" */
 
 /* ---- node_cost.c ----------------------------------------------------------------- */
 

@@ -25,8 +25,29 @@ typedef struct OpRule {
     Operand *in, *out;
     bool fused;              /* declares `expands` */
     bool optimizer;          /* role = "optimizer": not part of the graph */
+    bool collective;         /* role = "collective": parts exchange values; split.c inserts it */
     struct OpInfo *info;     /* ops.h: attributes, axes, text */
 } OpRule;
+
+/* Sizes of the sections of a dim, one after the other. Each is cut into equal parts; a part holds
+ * its piece of each. */
+typedef struct Sections {
+    int n;
+    int64_t *elems;
+} Sections;
+
+/* What each part of a value that is computed in parts has. */
+typedef enum {
+    PART_WHOLE,   /* all of it, every part the same */
+    PART_CUT,     /* its piece along dim */
+    PART_PARTIAL, /* numbers of its shape; the value is the sum of all parts' */
+} PartKind;
+
+typedef struct PartState {
+    PartKind kind;
+    int dim;           /* from 0 */
+    Sections sections; /* of the whole dim */
+} PartState;
 
 typedef struct OpList { OpRule *items; int count, cap; } OpList;
 

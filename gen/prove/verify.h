@@ -7,6 +7,7 @@
 #include "plan/plan.h"
 
 /* NULL, or what is wrong. */
+const char *verify_split(Gen *g);
 const char *verify_shard(Gen *g);
 const char *verify_policy(Gen *g);
 const char *verify_unroll(Gen *g);

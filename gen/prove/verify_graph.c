@@ -147,7 +147,9 @@ static void check_gradients(const Gen *g, const Class *c)
         if (!d)
             continue;
         gen_require(d->dtype == g->model.reduce_dtype &&
-                        d->elems == c->params.items[p].elems,
+                        d->elems *
+                                (d->part.kind == PART_CUT ? g->model.parts_tensor : 1) ==
+                            c->params.items[p].elems,
                     "%s: gradient of %s", c->name, c->params.items[p].name);
         for (int i = 0; i < c->nodes.count; i++) {
             const Node *n = c->nodes.items[i];
@@ -526,8 +528,8 @@ void verify_graph(Gen *g, const char *pass)
 {
     Verify v = {g, pass};
 
-    if (strcmp(pass, "graph") && strcmp(pass, "grad") && strcmp(pass, "fuse") &&
-        strcmp(pass, "span"))
+    if (strcmp(pass, "graph") && strcmp(pass, "grad") && strcmp(pass, "split") &&
+        strcmp(pass, "fuse") && strcmp(pass, "span"))
         return;
     /* An error here is a mistake in an op's rule; the driver stops at it. */
     if (!builder_protect(g, run_verify, &v, (Pos){0}) && !diag_errors(g))

@@ -171,7 +171,8 @@ void dump_pass(Gen *g, const char *pass, Text *t)
         dump_model(g, t, true);
     } else if (!strcmp(pass, "ops")) {
         dump_ops(g, t);
-    } else if (!strcmp(pass, "graph") || !strcmp(pass, "grad") || !strcmp(pass, "fuse")) {
+    } else if (!strcmp(pass, "graph") || !strcmp(pass, "grad") ||
+               !strcmp(pass, "split") || !strcmp(pass, "fuse")) {
         graph_text(g, t);
         if (!strcmp(pass, "fuse"))
             text_printf(t, "numerics %016llx\n", (unsigned long long)g->numerics_hash);

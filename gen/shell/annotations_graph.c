@@ -25,7 +25,13 @@ static const char before_ops[] =
     "---@field std? number spread of `normal`\n"
     "---@field decay? boolean weight decay: of matrices unless it says otherwise\n"
     "---@field parts? fsdpgen.part[] tensors of a checkpoint that are its rows, in "
-    "order\n\n"
+    "order\n"
+    "---@field cut? \"rows\"|\"columns\"|fsdpgen.mark how parts.tensor cuts it\n\n"
+    "---@class (exact) fsdpgen.mark\n"
+    "---@field [1] \"rows\"|\"columns\"\n"
+    "---@field unit? integer rows or columns that stay together: a head's\n"
+    "---@field sections? integer[] sizes of what lies side by side, each of which is "
+    "cut\n\n"
     "---@class (exact) fsdpgen.part\n"
     "---@field [1] string name\n"
     "---@field [2] integer rows\n\n"
@@ -86,13 +92,13 @@ void annotate_graph(Gen *g, Text *t)
 {
     text_printf(t, "%s", before_ops);
     for (int i = 0; i < g->ops.count; i++)
-        if (!g->ops.items[i].optimizer)
+        if (!g->ops.items[i].optimizer && !g->ops.items[i].collective)
             add_call(t, &g->ops.items[i]);
     text_printf(t, "---@class (exact) fsdpgen.g  builds the graph of a block\n");
     for (int i = 0; i < g->ops.count; i++) {
         const OpRule *op = &g->ops.items[i];
 
-        if (op->optimizer)
+        if (op->optimizer || op->collective)
             continue;
         text_printf(t, "---@field %s fun(call: fsdpgen.op.%s): fsdpgen.value", op->name,
                     op->name);

@@ -109,7 +109,8 @@ void docs_ops(Gen *g, Text *t)
         text_printf(t, "| op | computes | takes | makes | attributes | targets |\n"
                        "|---|---|---|---|---|---|\n");
         for (int i = 0; i < g->ops.count; i++)
-            if (!g->ops.items[i].info->form_of && kind_of(&g->ops.items[i]) == kind)
+            if (!g->ops.items[i].info->form_of && !g->ops.items[i].collective &&
+                kind_of(&g->ops.items[i]) == kind)
                 add_op(g, t, &g->ops.items[i]);
     }
 }

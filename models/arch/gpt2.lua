@@ -2,7 +2,8 @@
 -- GPT-2: LayerNorm before each half of a block, learned positions, biases, tanh-GELU. In: the
 -- fields below. Out: blocks embed, layers.0 .. layers.N-1, head, whose parameters carry
 -- Hugging Face's names and layout: its Conv1D weights are [in, out], and conv1d reads them
--- so, without a transpose. c_attn holds q, k and v in one tensor there too.
+-- so, without a transpose. c_attn holds q, k and v in one tensor there too. `cut` says how
+-- parts.tensor divides a parameter.
 
 local function norm(g, m, name, x, value)
     local w = g:param { name .. ".weight", { m.dim }, init = "ones", decay = false }
@@ -11,21 +12,24 @@ local function norm(g, m, name, x, value)
     return y
 end
 
-local function conv1d(g, name, x, from, to, std, value)
+-- cut: of its columns, with the bias; nil: of its rows, and the bias follows the sum.
+local function conv1d(g, name, x, from, to, std, value, cut)
     local w = g:param { name .. ".weight", { from, to }, init = "normal", std = std,
-                        decay = true }
-    local b = g:param { name .. ".bias", { to }, init = "zeros", decay = false }
+                        decay = true, cut = cut and { "columns", unit = cut.unit,
+                                                      sections = cut.sections } or "rows" }
+    local b = g:param { name .. ".bias", { to }, init = "zeros", decay = false,
+                        cut = cut and { "rows", unit = cut.unit, sections = cut.sections } }
     return g.bias { g.conv1d { x, w, name = value .. "_product" }, b, name = value }
 end
 
 local function embedding(g, m)
     if not m.tied then
         return g:param { "wte.weight", { m.vocab, m.dim }, init = "normal",
-                         std = m.init_std, decay = true }
+                         std = m.init_std, decay = true, cut = "rows" }
     end
     -- The head reads it too: one parameter under one global name.
     return g:param { global = "transformer.wte.weight", { m.vocab, m.dim },
-                     init = "normal", std = m.init_std, decay = true }
+                     init = "normal", std = m.init_std, decay = true, cut = "rows" }
 end
 
 local function embed(g, m)
@@ -43,7 +47,8 @@ local function layer(g, m, x)
     local head_dim = m.dim // m.heads
     g:cut "qkv"
     local h = norm(g, m, "ln_1", x, "attn_norm")
-    local qkv = conv1d(g, "attn.c_attn", h, m.dim, 3 * m.dim, m.init_std, "qkv")
+    local qkv = conv1d(g, "attn.c_attn", h, m.dim, 3 * m.dim, m.init_std, "qkv",
+                       { unit = head_dim, sections = { m.dim, m.dim, m.dim } })
     g:cut "attention"
     local o = g.attention {
         qkv, g:starts(), heads = m.heads, kv_heads = m.heads, head_dim = head_dim,
@@ -53,7 +58,7 @@ local function layer(g, m, x)
     x = g.add { x, o, name = "attn_residual" }
     g:cut "mlp_up"
     h = norm(g, m, "ln_2", x, "ffn_norm")
-    local up = conv1d(g, "mlp.c_fc", h, m.dim, m.ffn, m.init_std, "ffn_up")
+    local up = conv1d(g, "mlp.c_fc", h, m.dim, m.ffn, m.init_std, "ffn_up", {})
     local act = g.gelu { up, name = "ffn_act" }
     g:cut "mlp_down"
     local down = conv1d(g, "mlp.c_proj", act, m.ffn, m.dim, residual_std, "ffn_out")
@@ -67,7 +72,7 @@ local function head(g, m, x)
         w = embedding(g, m)
     else
         w = g:param { "lm_head.weight", { m.vocab, m.dim }, init = "normal",
-                      std = m.init_std, decay = true }
+                      std = m.init_std, decay = true, cut = "rows" }
     end
     local logits = g.linear { h, w, name = "logits" }
     local loss = g.cross_entropy { logits, g:targets(), name = "loss" }

@@ -9,16 +9,16 @@
 --
 -- q, k and v are one storage tensor, gate and up another: one product each, gathered where
 -- the product reads it. `parts` names the Hugging Face tensors in its rows, in order; Phi
--- has them fused in its files, too.
+-- has them fused in its files, too. `cut` says how parts.tensor divides them.
 
-local function matrix(g, name, rows, cols, std, parts)
+local function matrix(g, name, rows, cols, std, cut, parts)
     return g:param { name, { rows, cols }, init = "normal", std = std, decay = true,
-                     parts = parts }
+                     cut = cut, parts = parts }
 end
 
 -- Norm weights start at one, biases at zero; neither is decayed.
-local function vector(g, name, elems, init, parts)
-    return g:param { name, { elems }, init = init, decay = false, parts = parts }
+local function vector(g, name, elems, init, cut, parts)
+    return g:param { name, { elems }, init = init, decay = false, cut = cut, parts = parts }
 end
 
 -- A norm's weight; Gemma keeps it less 1.
@@ -32,11 +32,11 @@ end
 
 local function embedding(g, m)
     if not m.tied then
-        return matrix(g, "embed_tokens.weight", m.vocab, m.dim, m.init_std)
+        return matrix(g, "embed_tokens.weight", m.vocab, m.dim, m.init_std, "rows")
     end
     -- The head reads it too: one parameter under one global name.
     return g:param { global = "model.embed_tokens.weight", { m.vocab, m.dim },
-                     init = "normal", std = m.init_std, decay = true }
+                     init = "normal", std = m.init_std, decay = true, cut = "rows" }
 end
 
 -- Rows of q, k, v in the fused tensor, in Hugging Face's order.
@@ -47,6 +47,12 @@ local function qkv_parts(m, kind)
         { "self_attn.k_proj." .. kind, kv },
         { "self_attn.v_proj." .. kind, kv },
     } or nil
+end
+
+-- Each part has some heads of q, k and v.
+local function qkv_cut(m)
+    local q, kv = m.heads * m.head_dim, m.kv_heads * m.head_dim
+    return { "rows", unit = m.head_dim, sections = { q, kv, kv } }
 end
 
 -- Elements of a head that turn; transformers rounds down, too.
@@ -75,11 +81,12 @@ end
 local function attention(g, m, x, residual_std, way)
     local heads, kv_heads, head_dim = m.heads, m.kv_heads, m.head_dim
     local rows, parts = qkv_parts(m, "weight")
-    local w = matrix(g, "self_attn.qkv_proj.weight", rows, m.dim, m.init_std, parts)
+    local w = matrix(g, "self_attn.qkv_proj.weight", rows, m.dim, m.init_std, qkv_cut(m),
+                     parts)
     local qkv = g.linear { x, w, name = "qkv" }
     if m.qkv_bias then
         local _, bias_parts = qkv_parts(m, "bias")
-        local bias = vector(g, "self_attn.qkv_proj.bias", rows, "zeros", bias_parts)
+        local bias = vector(g, "self_attn.qkv_proj.bias", rows, "zeros", qkv_cut(m), bias_parts)
         qkv = g.bias { qkv, bias, name = "qkv_biased" }
     end
     if m.qk_norm or m.qk_norm_all then
@@ -108,18 +115,19 @@ local function attention(g, m, x, residual_std, way)
         name = "attn",
         scale = m.attention_multiplier or 1.0 / math.sqrt(head_dim),
     }
-    w = matrix(g, "self_attn.o_proj.weight", m.dim, heads * head_dim, residual_std)
+    w = matrix(g, "self_attn.o_proj.weight", m.dim, heads * head_dim, residual_std,
+               { "columns", unit = head_dim })
     return g.linear { o, w, name = "attn_out" }
 end
 
 local function feed_forward(g, m, x, residual_std)
     local parts = { { "mlp.gate_proj.weight", m.ffn }, { "mlp.up_proj.weight", m.ffn } }
     local w = matrix(g, "mlp.gate_up_proj.weight", 2 * m.ffn, m.dim, m.init_std,
-                     not m.fused_names and parts or nil)
+                     { "rows", sections = { m.ffn, m.ffn } }, not m.fused_names and parts or nil)
     local gate_up = g.linear { x, w, name = "gate_up" }
     local act = g.swiglu { gate_up, act = m.geglu and "gelu" or nil, name = "ffn_act" }
     g:cut "mlp_down"
-    w = matrix(g, "mlp.down_proj.weight", m.dim, m.ffn, residual_std)
+    w = matrix(g, "mlp.down_proj.weight", m.dim, m.ffn, residual_std, "columns")
     return g.linear { act, w, name = "ffn_out" }
 end
 
@@ -156,7 +164,7 @@ local function head(g, m, x)
     if m.tied then
         w = embedding(g, m)
     else
-        w = matrix(g, "lm_head.weight", m.vocab, m.dim, m.init_std)
+        w = matrix(g, "lm_head.weight", m.vocab, m.dim, m.init_std, "rows")
     end
     h = scaled(g, h, 1 / (m.logits_scaling or 1), "head_scaled") -- as good as scaled logits
     local logits = g.linear { h, w, name = "logits" }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by run.sh: the two programs, each with its own count.
+# Sourced by run.sh: programs, each with its own count.
 
 # Adds a program's own count to ours, and shows its failures and figures.
 count_program() {
@@ -30,3 +30,4 @@ count_program test_plan "$BUILD/tests/plan/test_plan" "${counts[0]}" "$SEED"
 count_program test_models "$BUILD/tests/plan/test_models" "$here" "${counts[1]}" "$SEED"
 # `auto` against every choice, of small models
 count_program test_auto "$BUILD/tests/plan/test_auto" "$here" "${counts[2]}" "$SEED" ${counts[3]:-}
+count_program test_split "$BUILD/tests/plan/test_split" "$here"

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* split.c: the joint graph → the same graph as each of parts.tensor parts computes it.
+ * In: nodes and gradients of every class (grad), `cuts` of op rules, marks of parameters.
+ * Out: Value.part, dims and attributes of one part, and meets: nodes of the op with role
+ * "collective" where a node needs something else of a value than its part has. Fusion
+ * follows and finds nothing across a meet. With one part nothing changes.
+ *
+ * 1. Parameters are cut as they are marked. Values between blocks are cut by tokens, so
+ *    what lies between two blocks' products is computed once (sequence parallelism).
+ * 2. split_choose.c chooses for each node, forward and backward alike, along which axis
+ *    it is cut. Hence the meets of the backward are the gradients of those of the
+ *    forward: of a gather a sum, of a sum a gather, of a turn the opposite turn.
+ * 3. Meets are inserted before the first node that needs them. A value is gathered again
+ *    for the backward, so that what is kept is cut; a sum is made once.
+ * 4. The gradient of a parameter that is cut is its piece. That of a whole one stays
+ *    partial where parts see different tokens: each part is one more leaf of the sum over
+ *    ranks. The uses of a parameter agree on this. */
+#include "graph/builder.h"
+
+#include <string.h>
+
+typedef struct Meet {
+    const Value *from;
+    Phase phase;
+    PartState to;
+    Value *value;
+} Meet;
+
+typedef struct Split {
+    Gen *g;
+    Builder *b;
+    Class *c;
+    const OpRule *meet;   /* role "collective" */
+    Choice *choices;      /* per node of the whole graph */
+    Node **part_nodes;    /* and what a part computes */
+    PartState *out_parts; /* of the block's outputs, as they must be */
+    struct {
+        Meet *items;
+        int count, cap;
+    } meets;
+    struct {
+        Node **items;
+        int count, cap;
+    } order; /* the new graph */
+} Split;
+
+/* ---- what comes from outside ----------------------------------------------------- */
+
+/* What each part has of a value of this shape that passes between blocks: its tokens. */
+static PartState split_boundary(Gen *g, const Value *v)
+{
+    const int64_t tokens = g->model.micro_batch * g->model.seq_tokens;
+    PartState p = {.kind = PART_CUT, .sections = {.n = 1}};
+
+    if (v->n_dims < 2 || v->dim[0] != tokens)
+        return (PartState){0};
+    p.sections.elems = gen_alloc(g, sizeof *p.sections.elems);
+    p.sections.elems[0] = tokens;
+    return p;
+}
+
+/* Parts of parameters and boundary values; whole shapes. */
+static void place_boundary(Split *x)
+{
+    Class *c = x->c;
+
+    for (int i = 0; i < c->values.count; i++) {
+        Value *v = c->values.items[i];
+
+        v->part = (PartState){0};
+        if (v->kind == VAL_PARAM)
+            v->part = c->params.items[v->index].mark;
+        if (v->kind == VAL_INPUT || v->kind == VAL_DOUT)
+            v->part = split_boundary(x->g, v);
+    }
+}
+
+/* The largest number of parts, a power of two, that divides n. */
+static int64_t most_parts(int64_t n)
+{
+    return n & -n;
+}
+
+/* Whole numbers of tokens, heads and features in each part; else a message. */
+static bool parts_divide(Gen *g)
+{
+    const int64_t parts = g->model.parts_tensor;
+    const int64_t tokens = g->model.micro_batch * g->model.seq_tokens;
+    const char *unit = NULL;
+    int64_t most = most_parts(tokens), count = tokens;
+    const ClassParam *least = NULL;
+
+    for (int i = 0; i < g->params.count; i++) {
+        const ClassParam *p = g->params.items[i].decl;
+
+        for (int k = 0; p->mark.kind == PART_CUT && k < p->mark.sections.n; k++) {
+            int64_t units = p->mark.sections.elems[k] / p->mark_unit;
+
+            if (most_parts(units) >= most)
+                continue;
+            most = most_parts(units);
+            count = units;
+            least = p;
+            unit = gen_printf(g, "%s%lld %s", p->mark_unit > 1 ? "units of " : "",
+                              (long long)p->mark_unit, p->mark.dim ? "columns" : "rows");
+            if (p->mark_unit == 1)
+                unit = p->mark.dim ? "columns" : "rows";
+        }
+    }
+    if (most >= parts)
+        return true;
+    diag_add(g, DIAG_ERROR, model_pos(g, "parts.tensor"),
+             most > 1 ? gen_printf(g, "use %lld, or a divisor of it", (long long)most)
+                      : "use 1",
+             "parts.tensor: %lld parts do not divide %s%s%lld %s", (long long)parts,
+             least ? least->name : "micro_batch * seq",
+             least && least->mark.sections.n > 1 ? ", of which a section has "
+             : least                             ? ", which has "
+                                                 : ", which is ",
+             (long long)count, least ? unit : "tokens");
+    return false;
+}
+
+/* ---- gradients of parameters ----------------------------------------------------- */
+
+PartState split_gradient(const Class *c, const Value *gradient, const PartState *made)
+{
+    const PartState *mark = &c->params.items[gradient->loc_index].mark;
+
+    if (mark->kind == PART_CUT)
+        return *mark;
+    return (PartState){.kind = made->kind == PART_PARTIAL ? PART_PARTIAL : PART_WHOLE};
+}
+
+/* Is the parameter's gradient whole after some use in a class? */
+static bool whole_somewhere(const Gen *g, int param)
+{
+    for (int i = 0; i < g->blocks.count; i++) {
+        const Block *b = &g->blocks.items[i];
+        const Class *c = b->cls;
+
+        for (int k = 0; k < c->values.count; k++) {
+            const Value *v = c->values.items[k];
+
+            if (v->loc == LOC_GRAD && b->param[v->loc_index] == param &&
+                split_gradient(c, v, &v->part).kind == PART_WHOLE)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Of a whole parameter: one sum over parts can follow its uses only if all of them are
+ * partial. */
+static PartState gradient_part(const Split *x, const Value *v)
+{
+    PartState want = split_gradient(x->c, v, &v->part);
+
+    for (int i = 0; want.kind == PART_PARTIAL && i < x->g->blocks.count; i++) {
+        const Block *b = &x->g->blocks.items[i];
+
+        if (b->cls == x->c && whole_somewhere(x->g, b->param[v->loc_index]))
+            want.kind = PART_WHOLE;
+    }
+    return want;
+}
+
+/* ---- meets ----------------------------------------------------------------------- */
+
+static Node *new_meet(Split *x, Value *v, const PartState *to, const char *name)
+{
+    Gen *g = x->g;
+    Attr attrs[] = {
+        {.key = "axis", .type = ATTR_STR, .s = "tensor"},
+        {.key = "from", .type = ATTR_STR, .s = part_text(g, &v->part)},
+        {.key = "parts", .type = ATTR_INT, .i = g->model.parts_tensor},
+        {.key = "to", .type = ATTR_STR, .s = part_text(g, to)},
+    };
+    Node *n = builder_node(x->b, x->meet, &v, attrs, 4, name);
+
+    n->out[0]->part = *to;
+    return n;
+}
+
+static const char *meet_word(const PartState *from, const PartState *to)
+{
+    if (from->kind == PART_PARTIAL)
+        return "sum";
+    if (to->kind == PART_WHOLE)
+        return "whole";
+    return from->kind == PART_WHOLE ? "piece" : "turned";
+}
+
+/* v as a node of this phase and piece needs it. */
+static Value *as_part(Split *x, Value *v, const PartState *to, Phase phase, int piece)
+{
+    Meet *m;
+
+    if (part_equal(&v->part, to))
+        return v;
+    for (int i = 0; i < x->meets.count; i++) {
+        m = &x->meets.items[i];
+        if (m->from == v && part_equal(&m->to, to) &&
+            (m->phase == phase || v->part.kind == PART_PARTIAL))
+            return m->value;
+    }
+    x->b->phase = phase;
+    x->b->piece = piece;
+    m = gen_push(x->g, &x->meets);
+    *m = (Meet){v, phase, *to, NULL};
+    m->value =
+        new_meet(x, v, to, gen_printf(x->g, "%s_%s", v->name, meet_word(&v->part, to)))
+            ->out[0];
+    *gen_push(x->g, &x->order) = m->value->def;
+    return m->value;
+}
+
+/* A gradient that is made otherwise than it must be meets on its way into the buffer. */
+static void convert_gradient(Split *x, Node *n, int out)
+{
+    Value *made = n->out[out], *d;
+    const PartState want = gradient_part(x, made);
+    const char *name = made->name;
+    Node *m;
+
+    if (part_equal(&made->part, &want))
+        return;
+    made->name = value_unique_name(x->g, x->c, gen_printf(x->g, "%s_part", name));
+    if (out == 0)
+        n->name = made->name;
+    x->b->phase = n->phase;
+    x->b->piece = n->piece;
+    m = new_meet(x, made, &want, "meet");
+    d = m->out[0];
+    d->name = m->name = name;
+    d->loc = made->loc;
+    d->loc_index = made->loc_index;
+    d->index = made->index;
+    m->add[0] = n->add[out];
+    made->loc = LOC_NONE;
+    made->index = -1;
+    n->add[out] = false;
+    if (x->c->grads[d->loc_index] == made)
+        x->c->grads[d->loc_index] = d;
+    *gen_push(x->g, &x->order) = m;
+}
+
+/* ---- one class ------------------------------------------------------------------- */
+
+static void split_node(Split *x, Node *n, const Choice *choice, const Node *part)
+{
+    for (int i = 0; i < n->n_in; i++)
+        n->in[i] = as_part(x, n->in[i], &choice->part[i], n->phase, n->piece);
+    n->attrs = part->attrs;
+    n->flops = part->flops;
+    n->library = part->library;
+    n->workspace_bytes = part->workspace_bytes;
+    *gen_push(x->g, &x->order) = n;
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k]->loc == LOC_GRAD)
+            convert_gradient(x, n, k);
+}
+
+/* What blocks hand on has the same part in all of them; the loss is whole. */
+static void end_forward(Split *x)
+{
+    Class *c = x->c;
+    const PartState whole = {0};
+
+    for (int i = 0; i < c->n_outputs; i++) {
+        Value *v = c->outputs[i];
+
+        c->outputs[i] =
+            as_part(x, v, &x->out_parts[i], PHASE_FORWARD, v->def ? v->def->piece : 0);
+    }
+    if (c->loss)
+        c->loss = as_part(x, c->loss, &whole, PHASE_FORWARD, c->loss->def->piece);
+}
+
+static void end_backward(Split *x)
+{
+    Class *c = x->c;
+
+    for (int i = 0; i < c->n_inputs; i++) {
+        Value *d = c->d_inputs[i];
+
+        if (d)
+            c->d_inputs[i] = as_part(x, d, &c->inputs[i]->part, PHASE_BACKWARD,
+                                     d->def ? d->def->piece : 0);
+    }
+}
+
+/* Every shape becomes that of a part; then meets are inserted. */
+static int run_insert(lua_State *L)
+{
+    Split *x = lua_touserdata(L, 1);
+    Class *c = x->c;
+    const int n_nodes = c->nodes.count;
+    bool forward = true;
+
+    for (int i = 0; i < c->values.count; i++)
+        split_shape(x->g, c->values.items[i]);
+    for (int i = 0; i < n_nodes; i++) {
+        Node *n = c->nodes.items[i];
+
+        if (forward && n->phase == PHASE_BACKWARD)
+            end_forward(x);
+        forward = forward && n->phase != PHASE_BACKWARD;
+        split_node(x, n, &x->choices[i], x->part_nodes[i]);
+    }
+    if (forward)
+        end_forward(x);
+    end_backward(x);
+    for (int i = 0; i < x->order.count; i++) {
+        c->nodes.items[i] = x->order.items[i];
+        c->nodes.items[i]->id = i;
+    }
+    gen_require(c->nodes.count == x->order.count, "%s: %d nodes became %d", c->name,
+                c->nodes.count, x->order.count);
+    return 0;
+}
+
+static int run_choose(lua_State *L)
+{
+    Split *x = lua_touserdata(L, 1);
+
+    place_boundary(x);
+    x->choices = split_choose(x->g, x->c);
+    x->part_nodes =
+        gen_alloc(x->g, sizeof *x->part_nodes * (size_t)(x->c->nodes.count + 1));
+    for (int i = 0; i < x->c->nodes.count; i++)
+        x->part_nodes[i] = split_part_node(x->g, x->c->nodes.items[i], &x->choices[i]);
+    x->out_parts = gen_alloc(x->g, sizeof *x->out_parts * (size_t)(x->c->n_outputs + 1));
+    for (int i = 0; i < x->c->n_outputs; i++)
+        x->out_parts[i] = split_boundary(x->g, x->c->outputs[i]);
+    return 0;
+}
+
+void split_graph(Gen *g)
+{
+    const Pos where = model_pos(g, "model");
+    Split *all;
+
+    if (g->model.parts_tensor <= 1 || !parts_divide(g))
+        return;
+    all = gen_alloc(g, sizeof *all * (size_t)(g->classes.count + 1));
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < g->classes.count; i++) {
+            Split *x = &all[i];
+            bool good;
+
+            if (!pass)
+                *x = (Split){.g = g,
+                             .b = builder_get(g),
+                             .c = g->classes.items[i],
+                             .meet = ops_role(g, "collective")};
+            gen_require(x->meet, "no op has role collective");
+            x->b->cls = x->c;
+            x->b->block = x->c->name;
+            good = builder_protect(g, pass ? run_insert : run_choose, x, where);
+            x->b->cls = NULL;
+            x->b->block = NULL;
+            if (!good)
+                return;
+        }
+    g->in_parts = true;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* split_choose.c: along which axis each node is computed in parts. In: a class of whole
+ * values, of which parameters, inputs and gradients from outside have their part; `cuts`
+ * of the ops' rules. Out: a choice per node, and the part of each of its outputs. Changes
+ * no shape.
+ *
+ * Nodes are taken in order, and of all ways that a rule allows for the call the cheapest
+ * is taken: first the one that moves the fewest bytes of parameters (a mark says where
+ * these lie), then one that divides the work, then the one that moves the fewest bytes of
+ * other values, then the one that needs the fewest inputs otherwise than they are. */
+#include "graph/graph.h"
+
+#include <string.h>
+
+/* What earlier nodes need of a value anyway. */
+typedef struct Needed {
+    const Value *value;
+    Phase phase;
+    PartState as;
+} Needed;
+
+typedef struct Chooser {
+    Gen *g;
+    const Class *c;
+    int64_t parts;
+    struct {
+        Needed *items;
+        int count, cap;
+    } needed;
+} Chooser;
+
+typedef struct Price {
+    double param_bytes;
+    bool whole; /* every part does all the work */
+    double bytes;
+    int changes; /* inputs that are not as they are needed, pieces of whole ones too */
+} Price;
+
+/* ---- parts of a node ------------------------------------------------------------- */
+
+void split_shape(const Gen *g, Value *v)
+{
+    if (v->part.kind != PART_CUT)
+        return;
+    v->dim[v->part.dim] /= g->model.parts_tensor;
+    v->elems /= g->model.parts_tensor;
+    v->bytes /= g->model.parts_tensor;
+}
+
+static Attr *part_attrs(Gen *g, const Node *n, const Cut *cut)
+{
+    Attr *attrs = gen_alloc(g, sizeof *attrs * (size_t)(n->n_attrs + 1));
+
+    if (n->n_attrs)
+        memcpy(attrs, n->attrs, sizeof *attrs * (size_t)n->n_attrs);
+    for (int i = 0; cut && i < n->n_attrs; i++)
+        for (int k = 0; k < cut->n_attrs; k++)
+            if (!strcmp(attrs[i].key, cut->attrs[k]))
+                attrs[i].i /= g->model.parts_tensor;
+    return attrs;
+}
+
+Node *split_part_node(Gen *g, const Node *n, const Choice *choice)
+{
+    Node *part = gen_alloc(g, sizeof *part);
+
+    *part = *n;
+    part->attrs = part_attrs(g, n, choice->cut);
+    part->in = gen_alloc(g, sizeof *part->in * (size_t)(n->n_in + 1));
+    part->out = gen_alloc(g, sizeof *part->out * (size_t)(n->n_out + 1));
+    for (int i = 0; i < n->n_in; i++) {
+        part->in[i] = gen_alloc(g, sizeof **part->in);
+        *part->in[i] = *n->in[i];
+        part->in[i]->part = choice->part[i];
+        split_shape(g, part->in[i]);
+    }
+    for (int i = 0; i < n->n_out; i++)
+        part->out[i] = gen_alloc(g, sizeof **part->out);
+    infer_node(g, part);
+    return part;
+}
+
+typedef struct Try {
+    Gen *g;
+    const Node *n;
+    const Choice *choice;
+} Try;
+
+static int try_part_node(lua_State *L)
+{
+    const Try *t = lua_touserdata(L, 1);
+    const Node *part = split_part_node(t->g, t->n, t->choice);
+
+    for (int i = 0; i < t->n->n_out; i++) {
+        Value want = *t->n->out[i];
+
+        want.part = t->choice->part[t->n->n_in + i];
+        split_shape(t->g, &want);
+        if (!same_shape(&want, part->out[i]))
+            return luaL_error(L, "another shape");
+    }
+    return 0;
+}
+
+/* Does the rule take such a call? Its `check` may refuse half a sequence. */
+static bool part_fits(Gen *g, const Node *n, const Choice *choice)
+{
+    lua_State *L = g->L;
+    Try t = {g, n, choice};
+    bool good;
+
+    lua_pushcfunction(L, try_part_node);
+    lua_pushlightuserdata(L, &t);
+    good = lua_pcall(L, 1, 0, 0) == LUA_OK;
+    if (!good)
+        lua_pop(L, 1);
+    return good;
+}
+
+/* ---- candidates ------------------------------------------------------------------ */
+
+static bool divides(const Chooser *x, const Node *n, const Cut *cut,
+                    const PartState *part)
+{
+    for (int i = 0; i < n->n_in + n->n_out; i++)
+        for (int k = 0; part[i].kind == PART_CUT && k < part[i].sections.n; k++)
+            if (part[i].sections.elems[k] % x->parts)
+                return false;
+    for (int i = 0; i < n->n_attrs; i++)
+        for (int k = 0; k < cut->n_attrs; k++)
+            if (!strcmp(n->attrs[i].key, cut->attrs[k]) && n->attrs[i].i % x->parts)
+                return false;
+    return true;
+}
+
+/* The sections of a free axis, as an input has them; parameters first. */
+static Sections sections_now(const Chooser *x, const Node *n, const Cut *cut)
+{
+    for (int param = 1; param >= 0; param--)
+        for (int i = 0; i < n->n_in; i++) {
+            const Value *v = n->in[i];
+            const CutOperand *o = cuts_operand(cut, n->op->in[i].name);
+            Sections s;
+
+            if (!o || (v->kind == VAL_PARAM) != param || v->part.kind != PART_CUT ||
+                v->part.dim != o->dim)
+                continue;
+            s = cuts_base(x->g, o, &v->part.sections);
+            if (s.n)
+                return s;
+        }
+    return (Sections){0};
+}
+
+/* The candidate's parts, or NULL if the call cannot be cut so. */
+static PartState *candidate(const Chooser *x, const Node *n, const Cut *cut)
+{
+    Sections sections;
+    Choice choice = {.cut = cut};
+
+    if (!cut) /* all whole */
+        return gen_alloc(x->g, sizeof *choice.part * (size_t)(n->n_in + n->n_out + 1));
+    sections = sections_now(x, n, cut);
+    choice.part = cuts_parts(x->g, n, cut, cut->free && sections.n ? &sections : NULL);
+    if (!choice.part || !divides(x, n, cut, choice.part) || !part_fits(x->g, n, &choice))
+        return NULL;
+    return choice.part;
+}
+
+/* ---- prices ---------------------------------------------------------------------- */
+
+/* Bytes that a part receives. */
+static double moved(const Chooser *x, const Value *v, const PartState *from,
+                    const PartState *to)
+{
+    const double bytes = (double)v->bytes * (double)(x->parts - 1) / (double)x->parts;
+
+    if (part_equal(from, to) || from->kind == PART_WHOLE)
+        return 0;
+    if (from->kind == PART_PARTIAL)
+        return to->kind == PART_WHOLE ? 2 * bytes : bytes;
+    return to->kind == PART_WHOLE ? bytes : bytes / (double)x->parts;
+}
+
+/* split.c makes a meet once for each phase, and a sum once. */
+static bool needed(const Chooser *x, const Value *v, Phase phase, const PartState *as)
+{
+    for (int i = 0; i < x->needed.count; i++) {
+        const Needed *n = &x->needed.items[i];
+
+        if (n->value == v && part_equal(&n->as, as) &&
+            (n->phase == phase || v->part.kind == PART_PARTIAL))
+            return true;
+    }
+    return false;
+}
+
+static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
+                      const PartState *part)
+{
+    Price price = {.whole = !cut};
+
+    for (int i = 0; i < n->n_in; i++) {
+        const Value *v = n->in[i];
+        double bytes =
+            needed(x, v, n->phase, &part[i]) ? 0 : moved(x, v, &v->part, &part[i]);
+
+        price.changes += !part_equal(&v->part, &part[i]);
+        if (v->kind == VAL_PARAM)
+            price.param_bytes += bytes;
+        else
+            price.bytes += bytes;
+    }
+    for (int i = 0; i < n->n_out; i++) {
+        const Value *v = n->out[i];
+        const PartState *made = &part[n->n_in + i];
+
+        if (v->loc == LOC_GRAD) {
+            const PartState want = split_gradient(x->c, v, made);
+
+            price.bytes += moved(x, v, made, &want);
+        }
+    }
+    return price;
+}
+
+static bool cheaper(const Price *a, const Price *b)
+{
+    if (a->param_bytes != b->param_bytes)
+        return a->param_bytes < b->param_bytes;
+    if (a->whole != b->whole)
+        return b->whole;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes;
+    return a->changes < b->changes;
+}
+
+static Choice choose(const Chooser *x, const Node *n)
+{
+    const OpInfo *info = n->op->info;
+    Choice best = {.part = candidate(x, n, NULL)};
+    Price least = price_of(x, n, NULL, best.part);
+
+    for (int i = 0; i < info->n_cuts; i++) {
+        PartState *part = candidate(x, n, &info->cuts[i]);
+        Price price;
+
+        if (!part)
+            continue;
+        price = price_of(x, n, &info->cuts[i], part);
+        if (cheaper(&price, &least)) {
+            least = price;
+            best = (Choice){&info->cuts[i], part};
+        }
+    }
+    return best;
+}
+
+Choice *split_choose(Gen *g, const Class *c)
+{
+    Chooser x = {.g = g, .c = c, .parts = g->model.parts_tensor};
+    Choice *choices = gen_alloc(g, sizeof *choices * (size_t)(c->nodes.count + 1));
+
+    for (int i = 0; i < c->nodes.count; i++) {
+        const Node *n = c->nodes.items[i];
+
+        choices[i] = choose(&x, n);
+        for (int k = 0; k < n->n_in; k++)
+            *gen_push(g, &x.needed) = (Needed){n->in[k], n->phase, choices[i].part[k]};
+        for (int k = 0; k < n->n_out; k++)
+            n->out[k]->part = choices[i].part[n->n_in + k];
+    }
+    return choices;
+}

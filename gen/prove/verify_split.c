@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verify_split.c: does a graph in parts stand for the whole graph? In: the graph after
+ * split. Out: NULL, or what is wrong. From the graph alone, without split.c's choices:
+ *
+ * 1. A node's parts are a cut that its op's rule lists, of the call that the parts make
+ *    up together; or every part computes all of it. No rule declares an op linear, so no
+ *    op reads a partial value.
+ * 2. A meet turns what its input is into what its output is. All parts run one list of
+ *    nodes, so they see the same meets in one order.
+ * 3. A parameter's box is a piece of each section, and its gradient has the same piece.
+ *    The uses of a whole parameter are all partial, or all whole.
+ * 4. A block returns the parts that the next block takes; a loss is whole. */
+#include "graph/builder.h"
+#include "prove/verify.h"
+
+#include <string.h>
+
+typedef struct SplitCheck {
+    Gen *g;
+    const Class *c;
+    const char *bad;
+} SplitCheck;
+
+/* ---- nodes ----------------------------------------------------------------------- */
+
+static Value *whole_value(const SplitCheck *x, const Value *v)
+{
+    Value *whole = gen_alloc(x->g, sizeof *whole);
+
+    *whole = *v;
+    if (v->part.kind == PART_CUT) {
+        whole->dim[v->part.dim] *= x->g->model.parts_tensor;
+        whole->elems *= x->g->model.parts_tensor;
+        whole->bytes *= x->g->model.parts_tensor;
+    }
+    return whole;
+}
+
+/* The call that the parts make up, if they are cut so. */
+static Node *whole_node(const SplitCheck *x, const Node *n, const Cut *cut)
+{
+    Node *whole = gen_alloc(x->g, sizeof *whole);
+
+    *whole = *n;
+    whole->in = gen_alloc(x->g, sizeof *whole->in * (size_t)(n->n_in + 1));
+    whole->out = gen_alloc(x->g, sizeof *whole->out * (size_t)(n->n_out + 1));
+    whole->attrs = gen_alloc(x->g, sizeof *whole->attrs * (size_t)(n->n_attrs + 1));
+    for (int i = 0; i < n->n_in; i++)
+        whole->in[i] = whole_value(x, n->in[i]);
+    for (int i = 0; i < n->n_out; i++)
+        whole->out[i] = gen_alloc(x->g, sizeof **whole->out);
+    for (int i = 0; i < n->n_attrs; i++) {
+        whole->attrs[i] = n->attrs[i];
+        for (int k = 0; cut && k < cut->n_attrs; k++)
+            if (!strcmp(n->attrs[i].key, cut->attrs[k]))
+                whole->attrs[i].i *= x->g->model.parts_tensor;
+    }
+    return whole;
+}
+
+/* One cut of a free axis, with the sections that this operand has; or with one section.
+ */
+static bool fits(const SplitCheck *x, const Node *n, const Node *whole, const Cut *cut,
+                 int by)
+{
+    const int all = n->n_in + n->n_out;
+    Sections sections = {0};
+    const PartState *part;
+
+    if (by >= 0) {
+        const char *name =
+            by < n->n_in ? n->op->in[by].name : n->op->out[by - n->n_in].name;
+        const Value *v = by < n->n_in ? n->in[by] : n->out[by - n->n_in];
+        const CutOperand *o = cuts_operand(cut, name);
+
+        if (!o || v->part.kind != PART_CUT || v->part.dim != o->dim)
+            return false;
+        sections = cuts_base(x->g, o, &v->part.sections);
+    }
+    part = cuts_parts(x->g, whole, cut, sections.n ? &sections : NULL);
+    for (int i = 0; part && i < all; i++) {
+        const Value *v = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
+        const Value *w = i < n->n_in ? whole->in[i] : whole->out[i - n->n_in];
+        Value own = *v;
+
+        if (!part_equal(&v->part, &part[i]) || !same_shape(w, whole_value(x, &own)))
+            return false;
+    }
+    return part != NULL;
+}
+
+typedef struct TryCut {
+    const SplitCheck *x;
+    const Node *n;
+    const Cut *cut;
+    bool fits;
+} TryCut;
+
+static int try_cut(lua_State *L)
+{
+    TryCut *t = lua_touserdata(L, 1);
+    Node *whole = whole_node(t->x, t->n, t->cut);
+
+    infer_node(t->x->g, whole);
+    for (int by = -1; !t->fits && by < (t->cut->free ? t->n->n_in + t->n->n_out : 0);
+         by++)
+        t->fits = fits(t->x, t->n, whole, t->cut, by);
+    return 0;
+}
+
+static bool node_is_cut(const SplitCheck *x, const Node *n)
+{
+    for (int i = 0; i < n->op->info->n_cuts; i++) {
+        TryCut t = {x, n, &n->op->info->cuts[i], false};
+
+        lua_pushcfunction(x->g->L, try_cut);
+        lua_pushlightuserdata(x->g->L, &t);
+        if (lua_pcall(x->g->L, 1, 0, 0) != LUA_OK)
+            lua_pop(x->g->L, 1);
+        if (t.fits)
+            return true;
+    }
+    return false;
+}
+
+static bool node_is_whole(const Node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i]->part.kind != PART_WHOLE)
+            return false;
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i]->part.kind != PART_WHOLE)
+            return false;
+    return true;
+}
+
+static const Attr *attr_of(const Node *n, const char *key)
+{
+    for (int i = 0; i < n->n_attrs; i++)
+        if (!strcmp(n->attrs[i].key, key))
+            return &n->attrs[i];
+    return NULL;
+}
+
+static const char *check_meet(const SplitCheck *x, const Node *n)
+{
+    const Attr *from = attr_of(n, "from"), *to = attr_of(n, "to");
+    const Attr *parts = attr_of(n, "parts");
+
+    if (!from || !to || !parts || parts->i != x->g->model.parts_tensor)
+        return gen_printf(x->g, "%s: the meet %s is of other parts", x->c->name, n->name);
+    if (strcmp(from->s, part_text(x->g, &n->in[0]->part)) != 0 ||
+        strcmp(to->s, part_text(x->g, &n->out[0]->part)) != 0 ||
+        n->out[0]->part.kind == PART_PARTIAL)
+        return gen_printf(x->g, "%s: the meet %s makes %s of %s", x->c->name, n->name,
+                          part_text(x->g, &n->out[0]->part),
+                          part_text(x->g, &n->in[0]->part));
+    return NULL;
+}
+
+static const char *check_node(const SplitCheck *x, const Node *n)
+{
+    if (n->op->collective)
+        return check_meet(x, n);
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i]->part.kind == PART_PARTIAL)
+            return gen_printf(x->g, "%s: %s reads %s before the parts are summed",
+                              x->c->name, n->name, n->in[i]->name);
+    if (!node_is_whole(n) && !node_is_cut(x, n))
+        return gen_printf(x->g, "%s: the parts of %s do not make up %s", x->c->name,
+                          n->name, n->op->name);
+    return NULL;
+}
+
+/* ---- parameters, boundaries ------------------------------------------------------ */
+
+static const char *check_param(const SplitCheck *x, const Value *v)
+{
+    const ClassParam *p = &x->c->params.items[v->index];
+    int64_t sum = 0, parts = x->g->model.parts_tensor;
+
+    for (int i = 0; p->mark.kind == PART_CUT && i < p->mark.sections.n; i++) {
+        sum += p->mark.sections.elems[i];
+        if (p->mark.sections.elems[i] % (parts * p->mark_unit))
+            sum = -1;
+    }
+    if (!part_equal(&v->part, &p->mark) ||
+        (p->mark.kind == PART_CUT && sum != p->dim[p->mark.dim]) ||
+        v->elems * (p->mark.kind == PART_CUT ? parts : 1) != p->elems)
+        return gen_printf(x->g, "%s: the boxes of %s are not the parameter", x->c->name,
+                          p->name);
+    return NULL;
+}
+
+static const char *check_gradient(const SplitCheck *x, const Value *v, PartKind *of_whole)
+{
+    const ClassParam *p = &x->c->params.items[v->loc_index];
+
+    if (p->mark.kind == PART_CUT)
+        return part_equal(&v->part, &p->mark)
+                   ? NULL
+                   : gen_printf(x->g, "%s: %s is not on the ranks of its parameter",
+                                x->c->name, v->name);
+    if (v->part.kind == PART_CUT || (*of_whole != PART_CUT && *of_whole != v->part.kind))
+        return gen_printf(x->g, "%s: uses of %s are partial and whole", x->c->name,
+                          p->name);
+    *of_whole = v->part.kind;
+    return NULL;
+}
+
+/* of_whole: per parameter of the model, what its gradient was so far; PART_CUT: none. */
+static const char *check_params(const SplitCheck *x, const Block *b, PartKind *of_whole)
+{
+    for (int i = 0; i < x->c->values.count; i++) {
+        const Value *v = x->c->values.items[i];
+        const char *bad = v->kind == VAL_PARAM ? check_param(x, v)
+                          : v->loc == LOC_GRAD
+                              ? check_gradient(x, v, &of_whole[b->param[v->loc_index]])
+                              : NULL;
+
+        if (bad)
+            return bad;
+    }
+    return NULL;
+}
+
+static const char *check_ends(const SplitCheck *x, const Class *next)
+{
+    const Class *c = x->c;
+
+    if (c->loss && c->loss->part.kind != PART_WHOLE)
+        return gen_printf(x->g, "%s: the loss is not summed over parts", c->name);
+    for (int i = 0; i < c->n_inputs; i++)
+        if (c->d_inputs[i] && !part_equal(&c->d_inputs[i]->part, &c->inputs[i]->part))
+            return gen_printf(x->g, "%s: %s is in other parts than %s", c->name,
+                              c->d_inputs[i]->name, c->inputs[i]->name);
+    for (int i = 0; next && i < c->n_outputs; i++)
+        if (!part_equal(&c->outputs[i]->part, &next->inputs[i]->part))
+            return gen_printf(x->g, "%s: %s is in other parts than %s takes it", c->name,
+                              c->outputs[i]->name, next->name);
+    for (int i = 0; i < c->n_outputs; i++)
+        if (c->d_outputs[i] && !part_equal(&c->d_outputs[i]->part, &c->outputs[i]->part))
+            return gen_printf(x->g, "%s: %s is in other parts than %s", c->name,
+                              c->d_outputs[i]->name, c->outputs[i]->name);
+    return NULL;
+}
+
+static const char *check_class(const SplitCheck *x, const Block *b, const Class *next,
+                               PartKind *of_whole)
+{
+    const char *bad = check_params(x, b, of_whole);
+
+    for (int i = 0; !bad && i < x->c->nodes.count; i++)
+        bad = check_node(x, x->c->nodes.items[i]);
+    return bad ? bad : check_ends(x, next);
+}
+
+static int run_split_check(lua_State *L)
+{
+    SplitCheck *x = lua_touserdata(L, 1);
+    Gen *g = x->g;
+    PartKind *of_whole = gen_alloc(g, sizeof *of_whole * (size_t)(g->params.count + 1));
+
+    for (int i = 0; i < g->params.count; i++)
+        of_whole[i] = PART_CUT;
+    for (int i = 0; !x->bad && i < g->blocks.count; i++) {
+        const Block *b = &g->blocks.items[i];
+
+        x->c = b->cls;
+        x->bad = check_class(x, b, i + 1 < g->blocks.count ? b[1].cls : NULL, of_whole);
+    }
+    return 0;
+}
+
+const char *verify_split(Gen *g)
+{
+    SplitCheck x = {.g = g};
+
+    if (!g->in_parts)
+        return NULL;
+    if (!builder_protect(g, run_split_check, &x, (Pos){0}))
+        return "the check of parts failed";
+    return x.bad;
+}

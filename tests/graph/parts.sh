@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh: a graph in parts is the graph without. The generator checks its invariants on each.
+
+# parts_of NAME PARTS FAULTS ARGS...: 1 part: the same text; more: the same numbers, in f64.
+parts_of() {
+    local name="$1, $2 parts" parts=$2 faults=$3
+    shift 3
+    "$FSDPGEN" "$@" --dump=grad >"$WORK/grad" 2>"$WORK/err" &&
+        "$FSDPGEN" "$@" --dump=split --set parts.tensor="$parts" >"$WORK/split" 2>"$WORK/err" ||
+        { bad "$name" "$WORK/err"; return; }
+    if [ "$parts" = 1 ]; then
+        check "$name" cmp "$WORK/grad" "$WORK/split"
+        return
+    fi
+    check "$name" "$WORK/lua_run" "$here/parts.lua" "$ops" "$WORK/grad" "$WORK/split"
+    [ "$faults" = 1 ] && check "$name: planted faults" "$WORK/lua_run" "$here/parts.lua" "$ops" \
+        "$WORK/grad" "$WORK/split" faults
+}
+
+# pick NAME N...: one of several
+pick() {
+    random $#
+    eval "picked=\${$((random_value + 1))}"
+}
+
+# A model whose heads, features, vocabulary and tokens PARTS divides.
+random_model() { # llama|gpt2 PARTS
+    local kv heads
+    pick 1 2 3
+    kv=$(($2 * picked))
+    [ "$2" = 8 ] && kv=8
+    pick 1 2
+    heads=$((kv * picked))
+    pick 8 16 24
+    args=(--set seq="$picked" --set micro_batch=1 --set model.layers=1)
+    [ "$1" = gpt2 ] && args+=(--set model.max_positions="$picked")
+    pick 1 2 3
+    args+=(--set model.vocab=$((8 * picked)) --set model.heads=$heads)
+    pick 1 2
+    [ "$1" = gpt2 ] && args+=(--set model.dim=$((heads * 2 * picked)) --set model.ffn=$((24 * picked)))
+    [ "$1" = llama ] && args+=(--set model.kv_heads=$kv --set model.head_dim=$((2 * picked))
+        --set model.ffn=$(($2 * 3 * picked)) --set model.dim=$((heads * 3)))
+    local flag flags="tied"
+    [ "$1" = llama ] && flags="tied qkv_bias qk_norm post_norm geglu"
+    for flag in $flags; do
+        pick false true
+        args+=(--set model."$flag"="$picked")
+    done
+    pick 0 5
+    [ "$1" = llama ] && args+=(--set model.window="$picked")
+    pick 1 2 4
+    args+=(--set micro_batch="$picked")
+    pick "" --set
+    [ -n "$picked" ] && args+=(--set documents.end_id=3)
+}
+
+ops=$ROOT/templates/ops
+lua_flags=$(pkg-config --cflags --libs lua5.4 2>/dev/null || pkg-config --cflags --libs lua-5.4)
+# shellcheck disable=SC2086
+if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" $lua_flags >"$WORK/err" 2>&1; then
+    random 4
+    turn=$random_value
+    n=0
+    times=1
+    [ "$FULL" = 1 ] && times=12
+    for ((i = 0; i < times; i++)); do
+        for parts in 1 2 4 8; do
+            for family in llama gpt2; do
+                random_model $family $parts
+                faults=$((FULL || n % 4 == turn))
+                parts_of "random $family $n" $parts $faults "$models/tiny_$family.lua" "${args[@]}"
+                n=$((n + 1))
+            done
+        done
+    done
+else
+    bad "lua_run.c" "$WORK/err"
+fi

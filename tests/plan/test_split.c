@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_split FOLDER: graphs in parts, damaged on purpose, one fault at a time;
+ * verify_split must name it. tests/graph/parts.sh proves that graphs without a fault
+ * compute the same. Out: FAIL lines and "N passed, N failed". */
+#include "prove/verify.h"
+#include "synth.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int passed, failed;
+
+static Gen *split_model(const char *folder, const char *name, const char *const *sets)
+{
+    static const struct {
+        const char *name;
+        void (*run)(Gen *g);
+    } passes[] = {
+        {"load", load_description}, {"check", check_model}, {"ops", ops_load},
+        {"graph", graph_build},     {"grad", grad_build},   {"split", split_graph},
+    };
+    Gen *g = synth_new();
+
+    g->opt.command = "check";
+    g->opt.dump = "split";
+    g->opt.input = gen_printf(g, "%s/%s.lua", folder, name);
+    for (; *sets; sets++)
+        *gen_push(g, &g->opt.sets) = *sets;
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        passes[i].run(g);
+        diag_stop_on_errors(g);
+        if (i > 0)
+            verify_after(g, passes[i].name);
+    }
+    return g;
+}
+
+/* ---- faults: false where the model has no such place ----------------------------- */
+
+/* The first node of all classes for which the test is true. */
+typedef bool NodeTest(const Node *n);
+
+static Node *find_node(Gen *g, NodeTest *test)
+{
+    for (int i = 0; i < g->classes.count; i++)
+        for (int k = 0; k < g->classes.items[i]->nodes.count; k++)
+            if (test(g->classes.items[i]->nodes.items[k]))
+                return g->classes.items[i]->nodes.items[k];
+    return NULL;
+}
+
+static bool reads_meet(const Node *n, PartKind from)
+{
+    for (int i = 0; !n->op->collective && i < n->n_in; i++) {
+        const Node *def = n->in[i]->def;
+
+        if (def && def->op->collective && def->in[0]->part.kind == from)
+            return true;
+    }
+    return false;
+}
+
+static bool reads_sum(const Node *n)
+{
+    return reads_meet(n, PART_PARTIAL);
+}
+
+static bool reads_gather(const Node *n)
+{
+    return reads_meet(n, PART_CUT);
+}
+
+/* The bias that follows a sum: one value for each feature, not a row. */
+static bool adds_bias(const Node *n)
+{
+    return reads_sum(n) && n->n_in == 2 && n->in[1]->kind == VAL_PARAM &&
+           n->in[1]->n_dims == 1 && n->n_out == 1;
+}
+
+static bool without_meet(Node *n)
+{
+    for (int i = 0; n && i < n->n_in; i++)
+        if (n->in[i]->def && n->in[i]->def->op->collective)
+            n->in[i] = n->in[i]->def->in[0];
+    return n != NULL;
+}
+
+static bool plant_no_sum(Gen *g)
+{
+    return without_meet(find_node(g, reads_sum));
+}
+
+static bool plant_no_gather(Gen *g)
+{
+    return without_meet(find_node(g, reads_gather));
+}
+
+static bool plant_early_bias(Gen *g)
+{
+    Node *n = find_node(g, adds_bias);
+
+    if (!without_meet(n))
+        return false;
+    n->out[0]->part = n->in[0]->part; /* it is summed afterwards */
+    return true;
+}
+
+static Value *find_value(Gen *g, bool (*test)(const Class *c, const Value *v))
+{
+    for (int i = 0; i < g->classes.count; i++)
+        for (int k = 0; k < g->classes.items[i]->values.count; k++)
+            if (test(g->classes.items[i], g->classes.items[i]->values.items[k]))
+                return g->classes.items[i]->values.items[k];
+    return NULL;
+}
+
+static bool norm_gradient(const Class *c, const Value *v)
+{
+    (void)c;
+    return v->loc == LOC_GRAD && v->part.kind == PART_PARTIAL;
+}
+
+static bool packed_param(const Class *c, const Value *v)
+{
+    (void)c;
+    return v->kind == VAL_PARAM && v->part.kind == PART_CUT && v->part.sections.n > 1;
+}
+
+static bool cut_gradient(const Class *c, const Value *v)
+{
+    (void)c;
+    return v->loc == LOC_GRAD && v->part.kind == PART_CUT && v->n_dims == 2;
+}
+
+static bool plant_norm_not_summed(Gen *g)
+{
+    Value *v = find_value(g, norm_gradient);
+
+    if (v)
+        v->part.kind = PART_WHOLE;
+    return v != NULL;
+}
+
+static bool plant_one_section(Gen *g)
+{
+    Value *v = find_value(g, packed_param);
+    int64_t *all;
+
+    if (!v)
+        return false;
+    all = gen_alloc(g, sizeof *all);
+    for (int i = 0; i < v->part.sections.n; i++)
+        *all += v->part.sections.elems[i];
+    v->part.sections = (Sections){1, all};
+    return true;
+}
+
+static bool plant_other_box(Gen *g)
+{
+    Value *v = find_value(g, cut_gradient);
+
+    if (v)
+        v->part.dim = 1 - v->part.dim;
+    return v != NULL;
+}
+
+static bool plant_partial_loss(Gen *g)
+{
+    for (int i = 0; i < g->classes.count; i++) {
+        Class *c = g->classes.items[i];
+
+        if (c->loss && c->loss->def->op->collective) {
+            c->loss = c->loss->def->in[0];
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool plant_other_boundary(Gen *g)
+{
+    for (int i = 0; i < g->classes.count; i++) {
+        Class *c = g->classes.items[i];
+
+        if (c->n_outputs && c->outputs[0]->def->op->collective) {
+            c->outputs[0] = c->outputs[0]->def->in[0];
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_meet(const Node *n)
+{
+    return n->op->collective;
+}
+
+static bool plant_other_meet(Gen *g)
+{
+    Node *n = find_node(g, is_meet);
+
+    for (int i = 0; n && i < n->n_attrs; i++)
+        if (!strcmp(n->attrs[i].key, "to"))
+            n->attrs[i].s = "cut:1:8";
+    return n != NULL;
+}
+
+static bool plant_other_parts(Gen *g)
+{
+    Node *n = find_node(g, is_meet);
+
+    for (int i = 0; n && i < n->n_attrs; i++)
+        if (!strcmp(n->attrs[i].key, "parts"))
+            n->attrs[i].i *= 2;
+    return n != NULL;
+}
+
+static bool has_heads(const Node *n)
+{
+    for (int i = 0; i < n->n_attrs; i++)
+        if (!strcmp(n->attrs[i].key, "kv_heads"))
+            return true;
+    return false;
+}
+
+static bool plant_all_heads(Gen *g)
+{
+    Node *n = find_node(g, has_heads);
+
+    for (int i = 0; n && i < n->n_attrs; i++)
+        if (!strcmp(n->attrs[i].key, "heads") || !strcmp(n->attrs[i].key, "kv_heads"))
+            n->attrs[i].i *= 2;
+    return n != NULL;
+}
+
+static const struct {
+    const char *name;
+    bool (*plant)(Gen *g);
+    const char *named; /* in what the checker says */
+    bool gpt2;         /* only that has biases after sums */
+} faults[] = {
+    {"a sum is missing", plant_no_sum, "before the parts are summed", false},
+    {"a gather is missing", plant_no_gather, "do not make up", false},
+    {"the bias before the sum", plant_early_bias, "before the parts are summed", true},
+    {"a norm's gradient is not summed", plant_norm_not_summed, "do not make up", false},
+    {"q, k and v cut as one", plant_one_section, "boxes", false},
+    {"a gradient on other ranks", plant_other_box, "on the ranks of its parameter",
+     false},
+    {"a loss that is partial", plant_partial_loss, "the loss is not summed", false},
+    {"blocks disagree", plant_other_boundary, "in other parts than", false},
+    {"a meet makes something else", plant_other_meet, "makes", false},
+    {"a meet of other parts", plant_other_parts, "of other parts", false},
+    {"every part has all heads", plant_all_heads, "do not make up", false},
+};
+
+int main(int argc, char **argv)
+{
+    static const char *const llama[] = {"parts.tensor=2",
+                                        "model.heads=4",
+                                        "model.kv_heads=2",
+                                        "model.head_dim=6",
+                                        "model.ffn=12",
+                                        "model.vocab=24",
+                                        "seq=8",
+                                        NULL};
+    static const char *const gpt2[] = {"parts.tensor=2",
+                                       "model.dim=24",
+                                       "model.heads=4",
+                                       "model.vocab=24",
+                                       "seq=8",
+                                       "model.max_positions=8",
+                                       NULL};
+
+    gen_require(argc == 2, "usage: test_split FOLDER");
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        for (int family = faults[i].gpt2; family < 2; family++) {
+            Gen *g = family ? split_model(argv[1], "small_gpt2", gpt2)
+                            : split_model(argv[1], "small_llama", llama);
+            const char *bad = faults[i].plant(g) ? verify_split(g) : NULL;
+            bool found = bad && strstr(bad, faults[i].named);
+
+            passed += found;
+            failed += !found;
+            if (!found)
+                printf("FAIL test_split: %s: %s\n", faults[i].name,
+                       bad ? bad : "not noticed");
+        }
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed > 0;
+}
