@@ -13,6 +13,7 @@ local function norm(g, m, name, x, value)
 end
 
 -- cut: of its columns, with the bias; nil: of its rows, and the bias follows the sum.
+---@param cut? fsdpgen.mark
 local function conv1d(g, name, x, from, to, std, value, cut)
     local w = g:param { name .. ".weight", { from, to }, init = "normal", std = std,
                         decay = true, cut = cut and { "columns", unit = cut.unit,
