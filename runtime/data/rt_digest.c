@@ -200,7 +200,7 @@ static void start_thread(RtDigests *d)
     sigset_t all, before;
     begin_hasher(&d->idle, d);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals go to the step's thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* rt_watch.c has a thread for signals */
     const int e = pthread_create(&d->thread, NULL, hash_beside, d);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     d->threaded = e == 0;

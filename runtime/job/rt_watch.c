@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -382,12 +383,39 @@ void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *sha
     signal(SIGPIPE, SIG_IGN); /* a closed stdout is an error of its write */
 }
 
-static RtShared *asked_of;
-
-/* A rank passes the request on, because the watchers end all ranks together. */
-static void on_signal(int n)
+/* A rank passes requests on, because the watchers end all ranks together. A thread waits
+ * for them; a handler would not do: oneDNN's products use the stack pointer for their own
+ * data, and a handler on such a thread writes its frame into that. */
+static void *pass_requests(void *shared)
 {
-    atomic_store(&asked_of->signal, n);
+    sigset_t signals;
+    watched_signals(&signals);
+    int n;
+    while (sigwait(&signals, &n) == 0)
+        if (n != SIGCHLD)
+            atomic_store(&((RtShared *)shared)->signal, n);
+    return NULL;
+}
+
+/* The signals are blocked, and stay so in this thread and those that it starts. */
+static void wait_for_requests(RtShared *shared)
+{
+    enum { STACK_BYTES = 256 << 10 };
+    int numbers[RT_MAX_SIGNALS];
+    const int n = rt_signals_asking(numbers);
+    pthread_attr_t small;
+    pthread_t thread;
+    for (int i = 0; i < n; i++)
+        signal(numbers[i], SIG_DFL);
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, STACK_BYTES);
+    const int e = pthread_create(&thread, &small, pass_requests, shared);
+    pthread_attr_destroy(&small);
+    if (e != 0) {
+        rt_say("trainer: error: no thread for a rank's signals: %s", strerror(e));
+        _exit(RT_EXIT_ERROR);
+    }
+    pthread_detach(thread);
 }
 
 /* A rank must not keep open what tells others that its watcher is gone. */
@@ -408,15 +436,7 @@ static void be_rank(const RtJob *job, pid_t watcher, const RtCores *cores, int i
     close_sockets(job);
     if (getppid() != watcher)
         _exit(RT_EXIT_ERROR); /* the parent died before prctl */
-    sigset_t signals;
-    watched_signals(&signals);
-    asked_of = job->shared;
-    const struct sigaction ask = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    int numbers[RT_MAX_SIGNALS];
-    const int n = rt_signals_asking(numbers);
-    for (int i = 0; i < n; i++)
-        sigaction(numbers[i], &ask, NULL);
-    sigprocmask(SIG_UNBLOCK, &signals, NULL);
+    wait_for_requests(job->shared);
     const int threads = rt_cores_threads(cores, job->flags, ranks);
     rt_cores_bind(cores, index, ranks, threads);
     seat->shared = job->shared;

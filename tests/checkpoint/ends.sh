@@ -270,6 +270,28 @@ file_limit() {
         'warning: .*no checkpoint of step 1: .*File too large.*training goes on' "$WORK/fault1.err"
 }
 
+# A rank takes signals in one thread, which computes nothing, and runs no handler: oneDNN's products
+# use the stack pointer for their data, and a handler's frame would be written there.
+no_handlers() {
+    local rank status n=0 waiting=0 handled=0 blocked bit=$((1 << ($(kill -l TERM) - 1)))
+    rm -rf "$ends"
+    ends_start 2 100000
+    ends_stepped || { bad "a run for signals" "$WORK/ends.err"; return; }
+    for rank in $(pgrep -P "$job"); do
+        for status in /proc/"$rank"/task/*/status; do
+            blocked=$((16#$(sed -n 's/^SigBlk:[ \t]*//p' "$status")))
+            n=$((n + 1)) waiting=$((waiting + !(blocked & bit)))
+            [ $((16#$(sed -n 's/^SigCgt:[ \t]*//p' "$status") & bit)) = 0 ] || handled=$((handled + 1))
+        done
+    done
+    check "ranks have no handler for signals ($handled of $n threads)" test $handled = 0
+    check "one thread of each rank waits for signals, others block them ($waiting of $n)" \
+        test $waiting = 2 -a "$n" -ge 4
+    kill -TERM -- -"$job"
+    wait "$job"
+    ends_saved "SIGTERM to all" $?
+}
+part no_handlers:first_checkpoint no_handlers
 some_signals() {
     if [ "$FULL" = 1 ]; then random_signals 50 1 2 4; else random_signals 4 1 2 4; fi
 }
