@@ -487,6 +487,10 @@ static int take_word(RtFlags *f, const char *word, bool first)
     if (first && strcmp(word, "help") == 0)
         return usage("no command `help`: trainer --help, trainer COMMAND --help");
     flag = flag_of_word(f, word);
+    if (flag != NULL && strcmp(flag, "--data") == 0 && f->n_data > 0)
+        return usage("unexpected `%s`: put a pattern in quotes, or the shell expands it, "
+                     "--data 'DIR/*.txt'; or write --data %s",
+                     word, word);
     if (flag != NULL)
         return usage("unexpected `%s`; did you mean %s %s?", word, flag, word);
     for (int c = RT_TRAIN + 1; c < RT_COMMANDS; c++)
