@@ -272,7 +272,7 @@ strategies = {
     names = { "full_shard", "no_shard", "shard_grad_op", "hybrid_shard", "shard_optimizer" },
 }
 axes = setmetatable({}, { __index = function() return "out" end })
-machines = dofile(root .. "/gen/lua/machines.lua")
+machines = dofile(root .. "/gen/lua/machines.lua").words()
 
 -- Optimizers are op folders: their rows, as gen/describe/load_optimizers.c has them made.
 local optimizer_file = dofile(root .. "/gen/lua/optimizer.lua")
