@@ -5,7 +5,7 @@
  * table constructor with the places of its fields. Values computed elsewhere get the
  * place of the expression that mentions them. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* memmem */
+#define _GNU_SOURCE /* memmem, memrchr */
 #endif
 #include "base/lex.h"
 
@@ -152,7 +152,8 @@ static Tok next_token(Lexer *x)
         for (size_t i = 0; n == 1 && i < sizeof operators / sizeof *operators; i++) {
             size_t len = strlen(operators[i]);
 
-            if ((size_t)(x->end - x->p) >= len && !memcmp(x->p, operators[i], len))
+            if (*x->p == *operators[i] && (size_t)(x->end - x->p) >= len &&
+                !memcmp(x->p, operators[i], len))
                 n = len;
         }
         x->p += n;
@@ -181,7 +182,8 @@ static const Tok *tok(const Lexer *x, int i)
 
 static bool is(const Tok *t, const char *s)
 {
-    return t->kind != TOK_STRING && t->n == strlen(s) && !memcmp(t->s, s, t->n);
+    return t->kind != TOK_STRING && t->n > 0 && *t->s == *s && t->n == strlen(s) &&
+           !memcmp(t->s, s, t->n);
 }
 
 static Pos pos_of(const Lexer *x, const Tok *first, const Tok *last)
@@ -384,6 +386,7 @@ static bool precedes_operand(const Tok *t)
 char *lex_mark_lengths(const char *text, size_t n, const char *mark, size_t *bytes)
 {
     const size_t mark_n = strlen(mark);
+    const char *last = memrchr(text, '#', n); /* most files have none */
     Lexer x = {.p = text, .end = text + n, .line_start = text, .line = 1};
     size_t most = n, from = 0;
     Tok before = {.kind = TOK_END}, t;
@@ -393,7 +396,7 @@ char *lex_mark_lengths(const char *text, size_t n, const char *mark, size_t *byt
         most += text[i] == '#' ? mark_n : 0;
     to = gen_calloc(most + 1, 1);
     *bytes = 0;
-    do {
+    while (last && x.p <= last) {
         t = next_token(&x);
         if (is(&t, "#") && precedes_operand(&before)) {
             const size_t at = (size_t)(t.s - text);
@@ -404,7 +407,7 @@ char *lex_mark_lengths(const char *text, size_t n, const char *mark, size_t *byt
             from = at + 1;
         }
         before = t;
-    } while (t.kind != TOK_END);
+    }
     memcpy(to + *bytes, text + from, n - from);
     *bytes += n - from;
     return to;
