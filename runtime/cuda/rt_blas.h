@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_blas.h: products in the form of cuBLASLt: what rt_blas.c, which runs them, shares
- * with rt_tune.c, which measures algorithms, and rt_wisdom.c, which stores the results.
+ * with rt_tune.c, which measures algorithms, and rt_wisdom.c, which stores what is best.
  */
 #ifndef RT_BLAS_H
 #define RT_BLAS_H
@@ -30,9 +30,9 @@ typedef enum RtSplit { RT_WHOLE_K, RT_SPLIT_K } RtSplit;
 
 /* Everything except the algorithm. */
 RtProduct rt_product_describe(const RtMatmul *p);
-/* Algorithms that the library proposes, in its order; returns how many. Those for whole
- * rows of k: there is at least one, or the rank ends. Those that split k: there may be
- * none. A proposal may do otherwise than requested. */
+/* Algorithms that the library proposes, in its order; returns how many. RT_WHOLE_K: at
+ * least one, or the rank ends. RT_SPLIT_K: perhaps none. A proposal may do otherwise than
+ * requested. */
 int rt_product_propose(const RtMatmul *p, const RtProduct *q, RtSplit split,
                        cublasLtMatmulHeuristicResult_t *results, int most);
 /* Into how many parts, each summed by a block of its own, does it split k? 1: it does

@@ -6,7 +6,7 @@
  *    L2 cache is overwritten before each run, because in a step the operands come from
  *    elsewhere. The median of a few runs counts.
  * 2. Algorithms that add in no fixed order are excluded, and so are those whose bits
- * vary: runs with a cold and a warm cache, alone and beside other work, are compared.
+ *    vary: runs with a cold and a warm cache, alone and beside other work, are compared.
  * 3. Algorithms that split k are tried where the library's first one keeps less than half
  *    of the GPU busy. More of their runs are compared.
  * 4. One rank does it, on its GPU. */
