@@ -52,7 +52,7 @@ static const char *open_work(Gen *g)
 }
 
 /* Starts this program again with AddressSanitizer's library, which must be the first of a
- * process. Returns if there is none to preload, or it is preloaded already. */
+ * process. Returns EXIT_DONE if it is not asked for, or is preloaded already. */
 static int preload_asan(Gen *g, const char *work, char **argv)
 {
     const char *library = getenv(marker) ? NULL : test_op_asan(g, work);

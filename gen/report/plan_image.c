@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_IMAGE_BYTES = 256 << 20, MAX_NAME = 255 };
-enum { NVIDIA = 190, PROGBITS = 1, NOBITS = 8 }; /* e_machine; kinds of sections */
+enum { MAX_IMAGE_BYTES = 256 << 20, MAX_NAME = 255, MAX_SHARED_BYTES = 1 << 30 };
+enum { NVIDIA = 190, NOBITS = 8 }; /* e_machine; a section without bytes in the file */
 /* Records of .nv.info: of this format, payload (symbol, number). */
 enum { FORMAT_SIZED = 4, STACK_BYTES = 0x11, REGISTERS = 0x2f };
 /* From sm_90 on, the driver's part of a block's shared memory is in the sizes. */
@@ -24,7 +24,7 @@ typedef struct Image {
     Gen *g;
     const char *at;
     uint64_t bytes;
-    bool cut; /* it refers to what lies outside */
+    bool cut; /* it refers to bytes outside the file, or has impossible names or sizes */
     uint64_t sections, count, names;
 } Image;
 
@@ -64,7 +64,7 @@ static Section section(Image *m, uint64_t i)
     return s;
 }
 
-/* A name of the section of names i; "": there is none. */
+/* The name at `offset` of section i, a list of names; "" with `cut` set: it has none. */
 static const char *name_at(Image *m, uint64_t i, uint64_t offset)
 {
     const Section s = section(m, i);
@@ -100,6 +100,15 @@ static ImageKernel *kernel_named(KernelImage *image, const char *name)
     return NULL;
 }
 
+/* C and C++ names only: they are printed as they are. */
+static bool is_symbol(const char *name)
+{
+    static const char in_names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                   "0123456789_$.";
+
+    return *name && !name[strspn(name, in_names)];
+}
+
 /* The records (kernel, number) of one kind: registers add kernels, then stacks follow. */
 static void read_records(Image *m, const Section *s, uint64_t kind, KernelImage *image)
 {
@@ -113,7 +122,8 @@ static void read_records(Image *m, const Section *s, uint64_t kind, KernelImage 
             const char *name = symbol_name(m, s->link, number(m, at + 4, 4));
             ImageKernel *k = kernel_named(image, name);
 
-            if (!k && kind == REGISTERS) {
+            m->cut |= !is_symbol(name);
+            if (!k && kind == REGISTERS && !m->cut) {
                 k = gen_push(m->g, image);
                 *k = (ImageKernel){.name = name};
             }
@@ -140,7 +150,8 @@ static void read_shared(Image *m, KernelImage *image)
                              ? NULL
                              : kernel_named(image, name + sizeof prefix - 1);
 
-        if (k)
+        m->cut |= k && s.bytes > MAX_SHARED_BYTES;
+        if (k && !m->cut)
             k->shared_bytes =
                 max_i64((int64_t)s.bytes - (reserved ? RESERVED_BYTES : 0), 0);
     }
@@ -191,8 +202,7 @@ static void read_launches(Gen *g, const char *launches, KernelImage *image)
     }
 }
 
-/* Is each kernel that kernels.c launches in the image, of the same text? math_0123...ef
- * is a kernel that names the text. */
+/* Was it compiled from this kernels.c? Its kernel math_0123...ef names the text. */
 static bool is_ours(Gen *g, const char *launches, KernelImage *image)
 {
     static const char identity[] = "#if MATH_IDENTITY != 0x";
@@ -245,7 +255,7 @@ void plan_image_read(Gen *g, const char *launches)
 
 /* ---- of one kernel of the plan --------------------------------------------------- */
 
-/* Is `name` the kernel `of` of an op, or one that begins with it and "_"? */
+/* Is `name` the kernel `of` of an op, or that with "_" and more? */
 static bool belongs(const char *name, const char *of)
 {
     const size_t n = strlen(of);

@@ -52,6 +52,14 @@ image_refused 'of a processor' 'is not an image of compiled kernels' --image "$F
 check "--image, of the CPU" grep -q 'kernels are compiled to images for cuda, and the target is cpu' "$WORK/err"
 "$FSDPGEN" plan "$model" --image "$WORK/image.cubin" --target cuda >"$WORK/out" 2>"$WORK/err"
 check "--image, without --kernels" test $? = 2
+# a kernel's name that a terminal would obey; a size that no block has (one of the last section)
+sed 's/attention_bwd/attention\x1b[1m/' "$WORK/image.cubin" >"$WORK/bad.cubin"
+image_refused 'a name with an escape' 'is cut short, or not an image' --image "$WORK/bad.cubin"
+python3 -c 'import struct, sys
+b = bytearray(open(sys.argv[1], "rb").read())
+b[-32:-24] = struct.pack("<Q", 1 << 63)
+open(sys.argv[2], "wb").write(b)' "$WORK/image.cubin" "$WORK/bad.cubin"
+image_refused 'a size of 2^63' 'is cut short, or not an image' --image "$WORK/bad.cubin"
 bytes=$(wc -c <"$WORK/image.cubin")
 for k in 1 2 3 4 5 6; do # cut; then a byte of it, or of its head, is another one
     random "$bytes"
