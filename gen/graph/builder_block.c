@@ -47,28 +47,34 @@ static bool param_name_ok(const char *s)
 
 /* ---- g:param{...} ---------------------------------------------------------------- */
 
-static void check_param_keys(Builder *b, int index)
+/* Fields of the table at index are list items up to n_items, and these keys. */
+static void check_keys(Builder *b, int index, const char *what, int n_items,
+                       const char *const *keys, int n_keys)
 {
-    static const char *const keys[] = {"global", "init", "std", "decay", "parts", "cut"};
     lua_State *L = b->g->L;
     const char *worst = NULL, *near;
+    Text t = {.g = b->g};
 
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
-        const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
-        bool known = lua_type(L, -2) == LUA_TNUMBER;
+        bool known = lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1 &&
+                     lua_tointeger(L, -2) <= n_items;
+        const char *key = lua_type(L, -2) == LUA_TSTRING
+                              ? gen_strdup(b->g, lua_tostring(L, -2))
+                              : builder_show(b->g, L, -2);
 
-        for (int i = 0; key && i < 6; i++)
+        for (int i = 0; i < n_keys; i++)
             known = known || !strcmp(key, keys[i]);
-        if (!known && key && (!worst || strcmp(key, worst) < 0))
-            worst = gen_strdup(b->g, key);
+        if (!known && (!worst || strcmp(key, worst) < 0))
+            worst = key;
     }
     if (!worst)
         return;
-    near = diag_nearest(worst, keys, 6);
+    near = diag_nearest(worst, keys, n_keys);
     if (near)
-        luaL_error(L, "param: unknown field %s; did you mean %s?", worst, near);
-    luaL_error(L, "param: unknown field %s; it has global, init, std, decay, parts, cut",
-               worst);
+        luaL_error(L, "%s: unknown field %s; did you mean %s?", what, worst, near);
+    for (int i = 0; i < n_keys; i++)
+        text_printf(&t, "%s%s", i ? ", " : "", keys[i]);
+    luaL_error(L, "%s: unknown field %s; it has %s", what, worst, t.s);
 }
 
 /* Reads the dims on top of the stack (popped). */
@@ -176,50 +182,81 @@ static void read_parts(Builder *b, ClassParam *p, int index)
                    (int)rows, (int)p->dim[0]);
 }
 
+static const char *dim_word(const ClassParam *p)
+{
+    return p->mark.dim ? "columns" : "rows";
+}
+
 /* The sections of the dim that is cut: field `sections` of the table on top of the stack,
- * the parts' rows, or one. */
+ * else the parts' rows, else one. */
 static Sections mark_sections(Builder *b, const ClassParam *p)
 {
     lua_State *L = b->g->L;
-    const int d = p->mark.dim;
-    Sections s = {.n = 1};
+    const int64_t all = p->dim[p->mark.dim];
+    const int type = lua_getfield(L, -1, "sections");
     int64_t sum = 0;
+    Sections s = {.n = 1};
 
-    lua_getfield(L, -1, "sections");
-    if (lua_istable(L, -1))
-        s.n = (int)sandbox_length(L, -1);
-    else if (d == 0 && p->n_parts)
-        s = (Sections){p->n_parts, p->part_rows};
-    if (s.n < 1 || s.n > 64)
-        luaL_error(L, "param: sections of %s are not 1 to 64 numbers", p->name);
-    if (!s.elems) {
-        s.elems = gen_alloc(b->g, sizeof *s.elems * (size_t)s.n);
-        s.elems[0] = p->dim[d];
+    if (type != LUA_TNIL) {
+        s.n = type == LUA_TTABLE && sandbox_length(L, -1) <= 64
+                  ? (int)sandbox_length(L, -1)
+                  : 0;
+        if (s.n < 1)
+            luaL_error(L, "param: sections of %s are %s, not a list of 1 to 64 numbers",
+                       p->name, builder_show(b->g, L, -1));
+    } else if (p->mark.dim == 0 && p->n_parts) {
+        lua_pop(L, 1);
+        return (Sections){p->n_parts, p->part_rows};
     }
-    for (int i = 0; i < s.n; i++) {
-        if (lua_istable(L, -1)) {
-            lua_rawgeti(L, -1, i + 1);
-            s.elems[i] = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
-            lua_pop(L, 1);
-        }
-        if (s.elems[i] < 1 || s.elems[i] > p->dim[d])
-            luaL_error(L, "param: section %d of %s is not a number of its %s", i + 1,
-                       p->name, d ? "columns" : "rows");
+    s.elems = gen_alloc(b->g, sizeof *s.elems * (size_t)s.n);
+    s.elems[0] = all;
+    for (int i = 0; type != LUA_TNIL && i < s.n; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        s.elems[i] = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+        if (s.elems[i] < 1 || s.elems[i] > all)
+            luaL_error(L, "param: section %d of %s is %s, not 1 to %s %s", i + 1, p->name,
+                       builder_show(b->g, L, -1),
+                       gen_printf(b->g, "%lld", (long long)all), dim_word(p));
+        lua_pop(L, 1);
         sum += s.elems[i];
     }
     lua_pop(L, 1);
-    if (sum != p->dim[d])
-        luaL_error(L, "param: the sections of %s have %d %s, but it has %d", p->name,
-                   (int)sum, d ? "columns" : "rows", (int)p->dim[d]);
+    if (type != LUA_TNIL && sum != all)
+        luaL_error(L, "param: the sections of %s have %s", p->name,
+                   gen_printf(b->g, "%lld %s, but it has %lld", (long long)sum,
+                              dim_word(p), (long long)all));
     return s;
+}
+
+/* Field `unit` of the table on top of the stack, which divides each section. */
+static int64_t mark_unit(Builder *b, const ClassParam *p)
+{
+    lua_State *L = b->g->L;
+    const Sections *s = &p->mark.sections;
+    int64_t unit = 1;
+
+    if (lua_getfield(L, -1, "unit") != LUA_TNIL)
+        unit = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+    if (unit < 1)
+        luaL_error(L, "param: unit of %s is %s, not a number of its %s", p->name,
+                   builder_show(b->g, L, -1), dim_word(p));
+    lua_pop(L, 1);
+    for (int i = 0; i < s->n; i++)
+        if (s->elems[i] % unit)
+            luaL_error(L, "param: units of %s",
+                       gen_printf(b->g,
+                                  "%lld %s do not divide a section of %s, which has %lld",
+                                  (long long)unit, dim_word(p), p->name,
+                                  (long long)s->elems[i]));
+    return unit;
 }
 
 /* cut = "rows", "columns" or { "rows", unit = 64, sections = { 256, 128, 128 } } */
 static void read_mark(Builder *b, ClassParam *p, int index)
 {
+    static const char *const keys[] = {"unit", "sections"};
     lua_State *L = b->g->L;
     const char *how = "";
-    int ok = 1;
 
     p->mark_unit = 1;
     if (lua_getfield(L, index, "cut") == LUA_TNIL) {
@@ -231,6 +268,8 @@ static void read_mark(Builder *b, ClassParam *p, int index)
         lua_insert(L, -2);
         lua_rawseti(L, -2, 1);
     }
+    check_keys(b, lua_gettop(L), gen_printf(b->g, "param: cut of %s", p->name), 1, keys,
+               2);
     if (lua_rawgeti(L, -1, 1) == LUA_TSTRING)
         how = lua_tostring(L, -1);
     if (strcmp(how, "rows") != 0 && (strcmp(how, "columns") != 0 || p->n_dims < 2))
@@ -238,14 +277,8 @@ static void read_mark(Builder *b, ClassParam *p, int index)
                    builder_show(b->g, L, -1), p->n_dims < 2 ? "" : " or \"columns\"");
     p->mark = (PartState){.kind = PART_CUT, .dim = !strcmp(how, "columns")};
     lua_pop(L, 1);
-    if (lua_getfield(L, -1, "unit") != LUA_TNIL)
-        p->mark_unit = lua_tointegerx(L, -1, &ok);
-    lua_pop(L, 1);
     p->mark.sections = mark_sections(b, p);
-    for (int i = 0; i < p->mark.sections.n; i++)
-        if (!ok || p->mark_unit < 1 || p->mark.sections.elems[i] % p->mark_unit)
-            luaL_error(L, "param: unit of %s does not divide its section of %d", p->name,
-                       (int)p->mark.sections.elems[i]);
+    p->mark_unit = mark_unit(b, p);
     lua_pop(L, 1);
 }
 
@@ -293,6 +326,7 @@ static Value *param_value(Builder *b, const ClassParam *p)
 int builder_param(lua_State *L)
 {
     Builder *b = lua_touserdata(L, lua_upvalueindex(1));
+    static const char *const keys[] = {"global", "init", "std", "decay", "parts", "cut"};
     ClassParam p = {.dtype = b->g->model.param_dtype};
     bool local;
 
@@ -302,7 +336,7 @@ int builder_param(lua_State *L)
     if (!b->cls || b->pattern || b->phase != PHASE_FORWARD)
         return luaL_error(L, "param: parameters can only be declared inside a block");
     lua_settop(L, 2);
-    check_param_keys(b, 2);
+    check_keys(b, 2, "param", 2, keys, 6);
     local = lua_rawgeti(L, 2, 1) == LUA_TSTRING;
     if (!local)
         lua_getfield(L, 2, "global");
