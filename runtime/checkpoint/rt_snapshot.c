@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -233,13 +232,9 @@ static void *write_apart(void *ctx)
 bool rt_snapshot_start(Rt *rt, int64_t step)
 {
     RtCheckpoint *c = rt->state->checkpoint;
-    sigset_t all, before;
     c->writing = step;
     atomic_store(&c->written, false);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals go to the step's thread */
     const int e = pthread_create(&c->writer, NULL, write_apart, rt);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e != 0) {
         c->writing = -1;
         rt_say("trainer: warning: [rank %d] no thread to save with: %s", rt->rank,

@@ -24,7 +24,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -197,12 +196,8 @@ static void *hash_beside(void *ctx)
 
 static void start_thread(RtDigests *d)
 {
-    sigset_t all, before;
     begin_hasher(&d->idle, d);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* rt_watch.c has a thread for signals */
     const int e = pthread_create(&d->thread, NULL, hash_beside, d);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     d->threaded = e == 0;
     if (e != 0) { /* then saves do it */
         rt_say("trainer: warning: [rank %d] no thread to hash data with: %s", d->rt->rank,

@@ -239,5 +239,5 @@ part gate_beside:families gate_beside
 part memory_beside:families memory_beside
 part any_ranks:families any_ranks
 part mixed_dtypes:families mixed_dtypes
-part faults_beside:families faults_beside
+part faults_beside:first_checkpoint faults_beside
 part whole_pages:families whole_pages

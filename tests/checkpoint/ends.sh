@@ -291,10 +291,42 @@ no_handlers() {
     wait "$job"
     ends_saved "SIGTERM to all" $?
 }
-part no_handlers:first_checkpoint no_handlers
+
+# Many signals to all processes during a step that is mostly products of oneDNN.
+signals_in_products() {
+    local dir=$WORK/faultdnn i
+    generate "$dir" "$llama" --set mesh.shard=2 --set model.layers=4 --set model.dim=192 --set model.heads=6 \
+        --set model.head_dim=32 --set model.ffn=768 --set seq=256 --set global_batch=4
+    if ! build_trainer "$dir" -j2 GEMM=onednn CFLAGS="$flags"; then
+        if grep -q 'finds no oneDNN' "$dir.log"; then
+            echo "skipped: signals in products: no oneDNN"
+        else
+            bad "a trainer with oneDNN" "$dir.log"
+        fi
+        return
+    fi
+    rm -rf "$ends" "$WORK/ends.jsonl"
+    ends_start dnn 100000
+    ends_stepped || { bad "a run for signals in products" "$WORK/ends.err"; return; }
+    for ((i = 0; i < 20; i++)); do
+        kill -USR1 -- -"$job"
+        sleep 0.01
+    done
+    wait "$job"
+    ends_saved "20 signals during products" $? || return
+    files_of "$ends" >"$WORK/ends.files"
+    rm -rf "$ends"
+    run faultdnn "$ends_at" --checkpoint "$ends"
+    check "20 signals during products: the losses of a run that got none" \
+        cmp <(hex_of "$WORK/ends.jsonl") <(hex_of "$WORK/faultdnn.jsonl")
+    check "20 signals during products: its checkpoint" diff "$WORK/ends.files" <(files_of "$ends")
+}
+
 some_signals() {
     if [ "$FULL" = 1 ]; then random_signals 50 1 2 4; else random_signals 4 1 2 4; fi
 }
+part no_handlers:first_checkpoint no_handlers
+part signals_in_products signals_in_products
 part some_signals:first_checkpoint some_signals
 part joined_signals:first_checkpoint joined_signals
 part insisted:first_checkpoint insisted
