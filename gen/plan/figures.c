@@ -131,7 +131,7 @@ PlanBytes plan_bytes(Gen *g)
     b.total = b.arena + b.library;
     b.snapshot = checkpoint_snapshot_bytes(g);
     if (g->model.target->process_bytes) {
-        b.peers = plan_peers_bytes(g);
+        b.peers = plan_peers_bytes(g, &b.peers_least);
         b.resident = b.arena + b.peers + g->model.target->process_bytes;
     }
     return b;

@@ -2,8 +2,8 @@
 /* resident.c: what the kernel counts as resident in a rank's process: its arena, the
  * pages of its peers' symmetric spaces that it reads, and code, heap and stacks. A peer's
  * page is one page of the machine, which its owner's arena has, but each process that
- * touches it counts it. In: the placed program. Out: the peers' bytes that a rank reads:
- * the first or the last, whichever reads more. */
+ * touches it counts it. In: the placed program. Out: the peers' bytes that ranks read:
+ * the first and the last, of which one reads most and the other least. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -93,11 +93,14 @@ static int64_t read_by(const Gen *g, Ranges *l, int rank)
     return sum;
 }
 
-int64_t plan_peers_bytes(Gen *g)
+int64_t plan_peers_bytes(Gen *g, int64_t *least)
 {
     size_t most = 1;
     for (int id = 0; id < g->prog.ins.count; id++)
         most += 2 * (size_t)g->prog.ins.items[id].n_access;
     Ranges l = {gen_alloc(g, sizeof(Range) * most), 0};
-    return max_i64(read_by(g, &l, 0), read_by(g, &l, g->model.mesh.world_size - 1));
+    const int64_t first = read_by(g, &l, 0);
+    const int64_t last = read_by(g, &l, g->model.mesh.world_size - 1);
+    *least = min_i64(first, last);
+    return max_i64(first, last);
 }

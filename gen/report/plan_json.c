@@ -50,6 +50,7 @@ static json_t *json_bytes(Gen *g)
     set_int(o, "snapshot", b.snapshot);
     if (b.resident) {
         set_int(o, "peers", b.peers);
+        set_int(o, "peers_least", b.peers_least);
         set_int(o, "resident", b.resident);
     }
     return o;
