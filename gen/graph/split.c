@@ -101,10 +101,9 @@ static bool parts_divide(Gen *g)
             most = most_parts(units);
             count = units;
             least = p;
-            unit = gen_printf(g, "%s%lld %s", p->mark_unit > 1 ? "units of " : "",
-                              (long long)p->mark_unit, p->mark.dim ? "columns" : "rows");
-            if (p->mark_unit == 1)
-                unit = p->mark.dim ? "columns" : "rows";
+            unit = p->mark.dim ? "columns" : "rows";
+            if (p->mark_unit > 1)
+                unit = gen_printf(g, "units of %lld %s", (long long)p->mark_unit, unit);
         }
     }
     if (most >= parts)
@@ -336,32 +335,42 @@ static int run_choose(lua_State *L)
     return 0;
 }
 
+static bool run_protected(Split *x, lua_CFunction run)
+{
+    bool good;
+
+    x->b->cls = x->c;
+    x->b->block = x->c->name;
+    good = builder_protect(x->g, run, x, model_pos(x->g, "model"));
+    x->b->cls = NULL;
+    x->b->block = NULL;
+    return good;
+}
+
+/* Choices of all classes come first: gradients of one parameter must agree. */
 void split_graph(Gen *g)
 {
-    const Pos where = model_pos(g, "model");
+    const OpRule *meet = ops_role(g, "collective");
+    const int n = g->classes.count;
     Split *all;
 
     if (g->model.parts_tensor <= 1 || !parts_divide(g))
         return;
-    all = gen_alloc(g, sizeof *all * (size_t)(g->classes.count + 1));
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < g->classes.count; i++) {
-            Split *x = &all[i];
-            bool good;
-
-            if (!pass)
-                *x = (Split){.g = g,
-                             .b = builder_get(g),
-                             .c = g->classes.items[i],
-                             .meet = ops_role(g, "collective")};
-            gen_require(x->meet, "no op has role collective");
-            x->b->cls = x->c;
-            x->b->block = x->c->name;
-            good = builder_protect(g, pass ? run_insert : run_choose, x, where);
-            x->b->cls = NULL;
-            x->b->block = NULL;
-            if (!good)
-                return;
-        }
+    if (!meet) {
+        diag_add(g, DIAG_ERROR, model_pos(g, "parts.tensor"),
+                 "an op of --ops has its name: give that another one",
+                 "parts.tensor: no op has role = \"collective\" to exchange values");
+        return;
+    }
+    all = gen_alloc(g, sizeof *all * (size_t)(n + 1));
+    for (int i = 0; i < n; i++) {
+        all[i] =
+            (Split){.g = g, .b = builder_get(g), .c = g->classes.items[i], .meet = meet};
+        if (!run_protected(&all[i], run_choose))
+            return;
+    }
+    for (int i = 0; i < n; i++)
+        if (!run_protected(&all[i], run_insert))
+            return;
     g->in_parts = true;
 }

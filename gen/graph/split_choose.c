@@ -264,6 +264,7 @@ Choice *split_choose(Gen *g, const Class *c)
     for (int i = 0; i < c->nodes.count; i++) {
         const Node *n = c->nodes.items[i];
 
+        builder_get(g)->blame = n->pos;
         choices[i] = choose(&x, n);
         for (int k = 0; k < n->n_in; k++)
             *gen_push(g, &x.needed) = (Needed){n->in[k], n->phase, choices[i].part[k]};

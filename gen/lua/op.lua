@@ -134,6 +134,11 @@ local function sorted_keys(t)
   return list
 end
 
+-- Has it no keys but 1 to its length?
+local function is_list(t)
+  return type(t) == "table" and #sorted_keys(t) == #t
+end
+
 local function names_of(t)
   return table.concat(sorted_keys(t), ", ")
 end
@@ -458,7 +463,8 @@ function Check:cut_operand(axis, o, says)
     return cut
   end
   local list = type(says) == "table" and says or { says }
-  cut.dim = math.type(list[1]) == "integer" and list[1] >= 1 and list[1] <= 4 and list[1]
+  cut.dim = is_list(list) and math.type(list[1]) == "integer" and list[1] >= 1 and list[1] <= 4
+    and list[1]
   for k = 2, #list do
     if not self.symbols[list[k]] then cut.dim = nil end
     cut.weights[k - 1] = list[k]
@@ -471,8 +477,29 @@ function Check:cut_operand(axis, o, says)
   return cut.dim and cut
 end
 
+-- Attributes that a part has its share of.
+function Check:cut_attrs(axis, names)
+  local list, seen = {}, {}
+  if names ~= nil and not is_list(names) then
+    self:bad("cuts", axis, fmt("attrs of cut %s is not a list", axis), 'say attrs = { "heads" }')
+    return list
+  end
+  for k, name in ipairs(names or {}) do
+    local spec = (self.rule.attrs or {})[name]
+    if spec ~= "int" and (type(spec) ~= "table" or spec[1] ~= "int") then
+      self:bad("cuts", axis, fmt("cut %s divides %s, which is not an int attribute", axis,
+                                 tostring(name)))
+    elseif seen[name] then
+      self:bad("cuts", axis, fmt("cut %s divides %s twice", axis, name), "name it once")
+    else
+      list[k], seen[name] = name, true
+    end
+  end
+  return list
+end
+
 function Check:cut(axis, says)
-  local cut = { axis = axis, free = not (self.rule.attrs or {})[axis], attrs = {}, operands = {},
+  local cut = { axis = axis, free = not (self.rule.attrs or {})[axis], operands = {},
                 ordered = says.ordered == true, when = says.when ~= nil }
   for _, o in ipairs(self.out.inputs) do
     cut.operands[#cut.operands + 1] = self:cut_operand(axis, o, says[o.name]) or nil
@@ -489,18 +516,11 @@ function Check:cut(axis, says)
   if says.when ~= nil and type(says.when) ~= "function" then
     self:bad("cuts", axis, fmt("when of cut %s is not a function of n", axis))
   end
-  if says.attrs ~= nil and type(says.attrs) ~= "table" then
-    self:bad("cuts", axis, fmt("attrs of cut %s is not a list", axis), 'say attrs = { "heads" }')
-    says.attrs = nil
+  if says.ordered ~= nil and type(says.ordered) ~= "boolean" then
+    self:bad("cuts", axis, fmt("ordered of cut %s is %s, not true or false", axis,
+                               tostring(says.ordered)))
   end
-  for k, name in ipairs(says.attrs or {}) do
-    local spec = (self.rule.attrs or {})[name]
-    if spec ~= "int" and (type(spec) ~= "table" or spec[1] ~= "int") then
-      self:bad("cuts", axis, fmt("cut %s divides %s, which is not an int attribute", axis,
-                                 tostring(name)))
-    end
-    cut.attrs[k] = name
-  end
+  cut.attrs = self:cut_attrs(axis, says.attrs)
   return cut
 end
 

@@ -130,12 +130,16 @@ static Sections weighted(Gen *g, const Node *node, const CutOperand *o, int64_t 
     for (int i = 0; i < s.n; i++) {
         lua_getfield(L, -1, o->weight[i]);
         s.elems[i] = lua_tointeger(L, -1);
+        if (s.elems[i] < 1 || s.elems[i] > elems)
+            luaL_error(L, "%s: a section of %s is %s = %I, not 1 to %I", node->op->name,
+                       o->name, o->weight[i], (LUAI_UACINT)s.elems[i],
+                       (LUAI_UACINT)elems);
         sum += s.elems[i];
         lua_pop(L, 1);
     }
-    if (sum < 1 || elems % sum)
-        luaL_error(L, "%s: the sections of %s do not divide its %s", node->op->name,
-                   o->name, gen_printf(g, "%lld elements", (long long)elems));
+    if (elems % sum)
+        luaL_error(L, "%s: the sections of %s do not divide its %I elements",
+                   node->op->name, o->name, (LUAI_UACINT)elems);
     for (int i = 0; i < s.n; i++)
         s.elems[i] *= elems / sum;
     return s;

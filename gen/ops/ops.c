@@ -408,9 +408,25 @@ static void add_forms(Gen *g)
         qsort(g->ops.items, (size_t)g->ops.count, sizeof *g->ops.items, by_name);
 }
 
+/* Each role but an optimizer's has one op; what parts exchange is for fsdpgen to say. */
+static void check_role(Gen *g, const OpRule *op)
+{
+    const OpRule *first;
+
+    if (!op->info->role || op->optimizer)
+        return;
+    first = ops_role(g, op->info->role);
+    if (op->collective && ops_foreign(g, op))
+        diag_add(g, DIAG_ERROR, ops_place(g, op, "role", NULL), "leave it out",
+                 "op %s: the role \"%s\" is for a built-in op", op->name, op->info->role);
+    else if (first != op)
+        diag_add(g, DIAG_ERROR, ops_place(g, op, "role", NULL), NULL,
+                 "op %s: %s has the role \"%s\" already", op->name, first->name,
+                 op->info->role);
+}
+
 void ops_load(Gen *g)
 {
-    const OpRule *sum = NULL;
     int checker;
 
     add_embedded(g);
@@ -428,12 +444,7 @@ void ops_load(Gen *g)
                 break; /* no later rule could run */
             continue;
         }
-        if (op->info->role && !strcmp(op->info->role, "sum")) {
-            if (sum)
-                diag_add(g, DIAG_ERROR, ops_place(g, op, "role", NULL), NULL,
-                         "op %s: %s has the role \"sum\" already", op->name, sum->name);
-            sum = op;
-        }
+        check_role(g, op);
     }
     if (!diag_errors(g))
         add_gradients(g, checker);

@@ -53,7 +53,8 @@ static Node *whole_node(const SplitCheck *x, const Node *n, const Cut *cut)
         whole->attrs[i] = n->attrs[i];
         for (int k = 0; cut && k < cut->n_attrs; k++)
             if (!strcmp(n->attrs[i].key, cut->attrs[k]))
-                whole->attrs[i].i *= x->g->model.parts_tensor;
+                whole->attrs[i].i = (int64_t)((uint64_t)n->attrs[i].i *
+                                              (uint64_t)x->g->model.parts_tensor);
     }
     return whole;
 }
