@@ -167,16 +167,6 @@ static bool source_line(Gen *g, Pos pos, const char **line, size_t *bytes)
     return false;
 }
 
-/* Terminal columns of these bytes: the bytes that do not continue a UTF-8 character. */
-static size_t columns_of(const char *s)
-{
-    size_t n = 0;
-
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xC0) != 0x80;
-    return n;
-}
-
 static void print_source(Gen *g, Text *out, Pos pos)
 {
     const char *line;
@@ -208,8 +198,8 @@ static void print_source(Gen *g, Text *out, Pos pos)
         after.s[--after.len] = '\0';
     if (after.len >= 4 && !strcmp(after.s + after.len - 4, "\\x0d"))
         after.s[after.len -= 4] = '\0';
-    pad = columns_of(before.s);
-    marks = columns_of(marked.s);
+    printable_fit(before.s, SIZE_MAX, &pad);
+    printable_fit(marked.s, SIZE_MAX, &marks);
     text_printf(out, "%5d | %s%s%s%s\n", pos.line, from ? "..." : "", before.s, marked.s,
                 after.s);
     text_printf(out, "      | %*s^", (int)(pad + (from ? 3 : 0)), "");

@@ -76,6 +76,20 @@ void text_printable(Text *t, const char *s, size_t n, bool lines)
     }
 }
 
+size_t printable_fit(const char *s, size_t most, size_t *columns)
+{
+    size_t n = 0;
+
+    for (*columns = 0; s[n]; n++) {
+        const bool begins = ((unsigned char)s[n] & 0xC0) != 0x80; /* a character */
+
+        if (begins && *columns == most)
+            break;
+        *columns += begins;
+    }
+    return n;
+}
+
 void print_printable(FILE *f, const char *s, size_t n)
 {
     char c[PRINTABLE_BYTES];

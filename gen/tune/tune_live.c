@@ -79,10 +79,11 @@ void tune_live_clear(Tune *t)
 static void add_line(Tune *t, Text *to, const char *line)
 {
     TuneLive *l = &t->live;
-    const int length = (int)min_i64((int64_t)strlen(line), terminal().ws_col - 1);
+    size_t columns;
+    const size_t bytes = printable_fit(line, terminal().ws_col - 1U, &columns);
 
-    text_printf(to, "%s%.*s", l->drawn ? "\n" : "", length, line);
-    l->length[l->drawn++] = length;
+    text_printf(to, "%s%.*s", l->drawn ? "\n" : "", (int)bytes, line);
+    l->length[l->drawn++] = (int)columns;
 }
 
 static int runs_done(const Tune *t)

@@ -142,6 +142,7 @@ static int make_data(Tune *t)
 static const char *last_line(Gen *g, const char *path)
 {
     const char *text = NULL, *line;
+    Text last = {.g = g};
     size_t n;
 
     if (file_read(path, MAX_LOG_BYTES, &text, &n) != 0)
@@ -150,7 +151,8 @@ static const char *last_line(Gen *g, const char *path)
         n--;
     line = memrchr(text, '\n', n);
     line = line ? line + 1 : text;
-    return gen_strndup(g, line, (size_t)min_i64(text + n - line, 200));
+    text_printable(&last, line, (size_t)min_i64(text + n - line, 200), false);
+    return last.s ? last.s : "";
 }
 
 static const char *folder_of(const Tune *t, const Candidate *c)

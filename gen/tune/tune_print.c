@@ -22,9 +22,12 @@ static const char *seconds_text(Gen *g, double s)
 
 const char *tune_sets_of(const Tune *t, const Candidate *c)
 {
-    if (c->left_out)
-        return tune_sets_text(t->g, &c->sets, " ");
-    return c->changes.count ? tune_sets_text(t->g, &c->changes, " ") : "as described";
+    const OptionList *sets = c->left_out ? &c->sets : &c->changes;
+    const char *text = tune_sets_text(t->g, sets, " ");
+    Text shown = {.g = t->g};
+
+    text_printable(&shown, text, strlen(text), false);
+    return c->left_out || sets->count ? (shown.s ? shown.s : "") : "as described";
 }
 
 bool tune_is_shown(const Tune *t, int place)

@@ -5,7 +5,7 @@
 # FAKE_DIR: seed, if that is there: its number and the description determine the time; shaky: the name of a
 # strategy that takes a tenth more in every other run; wrong, if that is there: the name of a strategy whose weights differ; broken: one that fails;
 # slow: one that never ends; calls: a line for each run.
-[ ! -e "$FAKE_DIR/no_build" ] || { echo "no such compiler"; exit 2; }
+[ ! -e "$FAKE_DIR/no_build" ] || { printf 'no such compiler\33[2J\n'; exit 2; }
 cat >trainer <<'TRAINER'
 #!/bin/sh
 while [ $# -gt 0 ]; do

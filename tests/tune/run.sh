@@ -264,6 +264,7 @@ failures() {
     : >"$WORK/fake/no_build"
     fake 'make fails' 0 --measure 1
     check 'is named, too' grep -q 'make failed: no such compiler' "$WORK/fake.out"
+    check 'what a terminal would obey is shown' grep -qF 'no such compiler\x1b[2J' "$WORK/fake.out"
     check 'and predictions count' grep -q '^best, predicted:' "$WORK/fake.out"
     rm "$WORK/fake/no_build"
 }
