@@ -11,7 +11,7 @@
 /* The lexed text of a Lua file that messages may show; NULL if we do not have it. */
 static LexFile *source_of(Gen *g, const char *file)
 {
-    LexFile *f = loader_file(loader_of(g), file);
+    LexFile *f = g->loader ? loader_file(g->loader, file) : NULL;
 
     for (int i = 0; i < g->ops.count && !f; i++) {
         const OpInfo *info = g->ops.items[i].info;
@@ -62,8 +62,10 @@ typedef struct ErrorPlace {
     int line;
 } ErrorPlace;
 
-/* Message handler: finds the innermost Lua line, or the one that the message names, and
- * removes the place from the text. Upvalue: the ErrorPlace to fill. */
+/* Message handler: finds the innermost line of a Lua file, or the one that the message
+ * names, and removes the place from the text. Sources with "=" are scripts of our own: an
+ * error that C raises for a call of theirs is about the file behind them. Upvalue: the
+ * ErrorPlace to fill. */
 static int find_place(lua_State *L)
 {
     ErrorPlace *e = lua_touserdata(L, lua_upvalueindex(1));
@@ -77,10 +79,15 @@ static int find_place(lua_State *L)
         bool named;
 
         lua_getinfo(L, "Sl", &ar);
-        if (ar.currentline < 1 || *ar.source != '@')
+        if (ar.currentline < 1 || (*ar.source != '@' && *ar.source != '='))
             continue;
         prefix = gen_printf(e->g, "%s:%d: ", ar.short_src, ar.currentline);
         named = !strncmp(text, prefix, strlen(prefix));
+        if (*ar.source == '=') {
+            if (named && level > 1)
+                text += strlen(prefix);
+            continue;
+        }
         if (!e->file || named) {
             e->file = gen_strdup(e->g, ar.source + 1);
             e->line = ar.currentline;
@@ -90,6 +97,7 @@ static int find_place(lua_State *L)
             return 1;
         }
     }
+    lua_pushstring(L, text);
     return 1;
 }
 
@@ -110,7 +118,7 @@ static const char *plain_text(Builder *b, const char *text)
     static const char undefined[] = "undefined global '";
     const char *name = text + sizeof undefined - 1;
 
-    if (!b->help && !strncmp(text, undefined, sizeof undefined - 1))
+    if (b->g->loader && !b->help && !strncmp(text, undefined, sizeof undefined - 1))
         b->help =
             loader_global_help(b->g, gen_strndup(b->g, name, strcspn(name, "'")), NULL);
     return lua_plain(b->g, text, &b->help);

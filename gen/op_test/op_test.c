@@ -21,23 +21,10 @@ static struct {
     } nodes;
     bool cuda;
     int env; /* of the script */
-    /* What is tested now: an op, and a key of its rule or a file of its folder. */
-    const OpRule *op;
-    const char *key;
-    int shown; /* its failures */
+    int failures;
 } test;
 
 /* ---- operands from Lua ----------------------------------------------------------- */
-
-static const OpRule *check_op(lua_State *L, int index)
-{
-    const char *name = luaL_checkstring(L, index);
-    const OpRule *op = ops_find(test.g, name);
-
-    if (!op)
-        luaL_error(L, "no op %s", name);
-    return op;
-}
 
 /* { shape = {..}, dtype = ".." } at index */
 static Value *check_value(lua_State *L, int index, const char *name)
@@ -62,34 +49,6 @@ static Value *check_value(lua_State *L, int index, const char *name)
     return v;
 }
 
-static void read_attrs(lua_State *L, int index, Node *n)
-{
-    const OpInfo *info = n->op->info;
-
-    n->n_attrs = info->n_attrs;
-    n->attrs = gen_alloc(test.g, sizeof *n->attrs * (size_t)(n->n_attrs + 1));
-    for (int i = 0; i < n->n_attrs; i++) {
-        Attr *a = &n->attrs[i];
-
-        *a = info->attrs[i].dflt;
-        a->key = info->attrs[i].key;
-        a->type = info->attrs[i].type;
-        if (lua_getfield(L, index, a->key) != LUA_TNIL) {
-            if (a->type == ATTR_INT)
-                a->i = luaL_checkinteger(L, -1);
-            else if (a->type == ATTR_NUM)
-                a->num = luaL_checknumber(L, -1);
-            else if (a->type == ATTR_STR)
-                a->s = gen_strdup(test.g, luaL_checkstring(L, -1));
-            else
-                a->i = lua_toboolean(L, -1);
-        } else if (!info->attrs[i].has_default) {
-            luaL_error(L, "%s: attribute %s is missing", n->op->name, a->key);
-        }
-        lua_pop(L, 1);
-    }
-}
-
 static void push_value(lua_State *L, const Value *v)
 {
     lua_newtable(L);
@@ -107,7 +66,7 @@ static void push_value(lua_State *L, const Value *v)
 static int l_infer(lua_State *L)
 {
     Gen *g = test.g;
-    const OpRule *op = check_op(L, 1);
+    const OpRule *op = op_test_op(L, 1);
     Node *n = gen_alloc(g, sizeof *n);
 
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -132,7 +91,9 @@ static int l_infer(lua_State *L)
         n->out[i]->def = n;
         n->out[i]->def_out = i;
     }
-    read_attrs(L, 3, n);
+    n->n_attrs = op->info->n_attrs;
+    n->attrs = gen_alloc(g, sizeof *n->attrs * (size_t)(n->n_attrs + 1));
+    builder_attrs(builder_get(g), op, 3, n->attrs);
     infer_node(g, n);
     *gen_push(g, &test.nodes) = n;
     lua_newtable(L);
@@ -150,7 +111,7 @@ static int l_infer(lua_State *L)
     return 1;
 }
 
-/* shape(dims, symbols) -> { .. } */
+/* shape(dims, symbols) -> { .. }, or nil where a symbol has no whole number */
 static int l_shape(lua_State *L)
 {
     const char *p = luaL_checkstring(L, 1);
@@ -168,7 +129,7 @@ static int l_shape(lua_State *L)
         int64_t v;
 
         if (!dims_eval(p, bytes, &syms, &v))
-            luaL_error(L, "the case does not give dims \"%s\"", lua_tostring(L, 1));
+            return 0;
         lua_pushinteger(L, v);
         lua_rawseti(L, -2, ++n);
         p += bytes;
@@ -188,14 +149,14 @@ static int l_dtypes(lua_State *L)
 
 static int l_rule(lua_State *L)
 {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, check_op(L, 1)->lua_ref);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, op_test_op(L, 1)->lua_ref);
     return 1;
 }
 
 /* cuts(op) -> { { axis, free, ordered }, ... } */
 static int l_cuts(lua_State *L)
 {
-    const OpInfo *info = check_op(L, 1)->info;
+    const OpInfo *info = op_test_op(L, 1)->info;
 
     lua_newtable(L);
     for (int i = 0; i < info->n_cuts; i++) {
@@ -298,19 +259,25 @@ static int l_print(lua_State *L)
     return 0;
 }
 
-/* Runs tests/ops/NAME.lua; its result, or the message of an error, is on top. */
-static int run_file(const char *name)
+/* Runs tests/ops/NAME.lua and pushes its result. Its own lines, of "=", are not what
+ * messages point at. */
+static void run_file(lua_State *L, const char *name)
 {
     const Embedded *e = emit_embedded(gen_printf(test.g, "tests/ops/%s.lua", name));
 
-    return sandbox_run(test.g->L, (const char *)e->data, e->bytes,
-                       gen_printf(test.g, "@%s.lua", name), test.env, 1);
+    if (sandbox_load(L, (const char *)e->data, e->bytes,
+                     gen_printf(test.g, "=%s.lua", name)))
+        lua_error(L);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, test.env);
+    lua_setupvalue(L, -2, 1);
+    lua_call(L, 0, 1);
 }
 
 /* part(name): what another file of the script returns */
 static int l_part(lua_State *L)
 {
-    return run_file(luaL_checkstring(L, 1)) ? lua_error(L) : 1;
+    run_file(L, luaL_checkstring(L, 1));
+    return 1;
 }
 
 /* ---- kernels --------------------------------------------------------------------- */
@@ -337,7 +304,7 @@ static int l_kernel(lua_State *L)
 /* optimizer(op, attrs, { dtype of each input }, name) -> kernel id, or nil */
 static int l_optimizer(lua_State *L)
 {
-    const OpRule *op = check_op(L, 1);
+    const OpRule *op = op_test_op(L, 1);
     const char *name = luaL_checkstring(L, 4);
     int id;
 
@@ -392,55 +359,10 @@ static int l_of_products(lua_State *L)
     return 1;
 }
 
-/* ---- what a person reads --------------------------------------------------------- */
-
-/* at(op, key, what): names what is tested next by a key of the op's rule, or a file of
- * its folder; what: the kernels that run, which a crash is blamed on */
-static int l_at(lua_State *L)
-{
-    const OpRule *op = check_op(L, 1);
-    const char *key = luaL_checkstring(L, 2);
-
-    if (op != test.op || !test.key || strcmp(key, test.key))
-        test.shown = 0;
-    test.op = op;
-    test.key = gen_strdup(test.g, key);
-    if (test.o->flight && lua_isnoneornil(L, 3))
-        test.o->flight[0] = '\0';
-    else if (test.o->flight)
-        snprintf(test.o->flight, OP_TEST_FLIGHT_BYTES, "%s: error: %s",
-                 ops_template_path(test.g, op, key), luaL_checkstring(L, 3));
-    return 0;
-}
-
-/* fail(text): reports a check that failed, at what `at` named */
-static int l_fail(lua_State *L)
-{
-    enum { MOST = 3 }; /* messages of one thing; the others are counted */
-    const char *text = luaL_checkstring(L, 1);
-    const bool file = test.key && strchr(test.key, '.');
-    Pos pos = {0};
-
-    if (!test.o->person) {
-        printf("FAIL %s\n", text);
-        fflush(stdout);
-        return 0;
-    }
-    if (test.shown++ >= MOST)
-        return 0;
-    if (file)
-        pos.file = ops_template_path(test.g, test.op, test.key);
-    else if (test.op)
-        pos = ops_place(test.g, test.op, test.key, NULL);
-    diag_add(test.g, DIAG_ERROR, pos, NULL, "%s", text);
-    diag_print(test.g);
-    return 0;
-}
-
 /* foreign(op): does its folder come from outside? */
 static int l_foreign(lua_State *L)
 {
-    lua_pushboolean(L, check_op(L, 1)->info->from_disk);
+    lua_pushboolean(L, op_test_op(L, 1)->info->from_disk);
     return 1;
 }
 
@@ -480,14 +402,13 @@ static void push_host(lua_State *L, const OpTestOptions *o)
         {"of_products", l_of_products},
         {"run", l_run},
         {"part", l_part},
-        {"at", l_at},
-        {"fail", l_fail},
         {"foreign", l_foreign},
         {NULL, NULL},
     };
 
     luaL_newlib(L, host);
     op_test_numbers(L);
+    op_test_blame(L, test.g, o);
     emit_str(L, "only", o->only);
     emit_str(L, "ops", o->ops ? o->ops : "templates/ops");
     emit_int(L, "cases", o->cases);
@@ -500,16 +421,12 @@ static void push_host(lua_State *L, const OpTestOptions *o)
     emit_bool(L, "device", o->device != NULL);
 }
 
-/* Reports the error that ended the script, mostly in a function of the tested rule. */
-static int report_mistake(lua_State *L)
+/* The script itself, inside builder_protect. */
+static int run_script(lua_State *L)
 {
-    if (test.o->person && test.op) {
-        ops_report_lua(test.g, test.op);
-        diag_print(test.g);
-    } else {
-        fprintf(stderr, "op_test: %s\n", lua_tostring(L, -1));
-    }
-    return -1;
+    run_file(L, "op_test");
+    test.failures = (int)lua_tointeger(L, -1);
+    return 0;
 }
 
 static void open_kernels(Gen *g, const OpTestOptions *o)
@@ -533,8 +450,6 @@ static void open_kernels(Gen *g, const OpTestOptions *o)
 
 int op_test(Gen *g, const OpTestOptions *o)
 {
-    int failures;
-
     test.g = g;
     test.o = o;
     open_generator(g, o->ops);
@@ -546,9 +461,8 @@ int op_test(Gen *g, const OpTestOptions *o)
     push_host(g->L, o);
     lua_setfield(g->L, -2, "host");
     lua_pop(g->L, 1);
-    if (run_file("op_test"))
-        return report_mistake(g->L);
-    failures = (int)lua_tointeger(g->L, -1);
-    lua_pop(g->L, 1);
-    return failures;
+    if (builder_protect(g, run_script, NULL, (Pos){0}))
+        return test.failures;
+    diag_print(g);
+    return -1;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_test.h: the test of op folders, which the command (test_op.c) and this repository's own
- * test call, and what its files share: op_test.c gives Lua the generator, op_test_numbers.c the
- * runtime's arithmetic on single numbers, op_test_run.c a call of a kernel; op_test_kernels.c
- * compiles kernels, and op_test_cuda.c is the runtime for launchers of CUDA kernels. */
+ * test call, and what its files share: op_test.c gives Lua the generator, op_test_blame.c places
+ * its messages, op_test_numbers.c has the runtime's arithmetic on single numbers, op_test_run.c a
+ * call of a kernel; op_test_kernels.c compiles kernels, and op_test_cuda.c is the runtime for
+ * launchers of CUDA kernels. */
 #ifndef OP_TEST_H
 #define OP_TEST_H
 
@@ -112,6 +113,10 @@ extern const RtParam run_param;
 enum { RUN_ELEMENT = 3072, RUN_NOISE = 77 };
 /* run: calls a kernel as the table at 1 says; three results. */
 int op_test_run(lua_State *L, Gen *g, Kernels *kernels, bool cuda);
+/* The op whose name is at index; an error if there is none. */
+const OpRule *op_test_op(lua_State *L, int index);
+/* Adds at and fail to the table on top. */
+void op_test_blame(lua_State *L, Gen *g, const OpTestOptions *o);
 /* Adds round, noise, noisy, split and joined to the table on top. */
 void op_test_numbers(lua_State *L);
 

@@ -2,9 +2,8 @@
 -- op_test.lua: what every op folder must hold, on random odd shapes. In: `host`
 -- (gen/op_test/op_test.c). Out: the number of failures, each printed with op, dtypes and seed. For
 -- each op:
---   references   the gradient of a random projection of the outputs, by central
---                differences of the reference in f64, equals the backward's graph run by
---                references; a fused op's reference equals its expansion's
+--   references   the backward's graph gives the gradient of the reference: op_test_backward.lua;
+--                a fused op's reference equals its expansion's
 --   kernels      cpu.c equals the reference within the dtype's rounding, for f64, f32 and
 --                bf16; the same bits with 1, 2, 3 and 8 threads, and in place where that
 --                is allowed; beta = 1 adds; nothing outside the operands is written
@@ -17,11 +16,13 @@
 -- follow from the op's name, beside the version of its arithmetic.
 
 local fmt = string.format
+local report, call_text = table.unpack(host.part "op_test_report")
 local failures, checks = 0, 0
+local call -- that is tested: name, inputs, attrs; or an optimizer's plan
 
 local function fail(...)
     failures = failures + 1
-    host.fail(fmt(...))
+    host.fail(fmt(...), call and call_text(call))
 end
 
 local function check(ok, ...)
@@ -108,12 +109,26 @@ local wide_of_logits = {
     linear_cross_entropy_frozen = true, linear_loss = true,
 }
 
+-- Ends the test: what the rule's `cases` drew is not a case.
+local function bad_case(name, ...)
+    host.at(name, "cases")
+    error(fmt(...), 0)
+end
+
+local function shape_of(name, operand, case)
+    local dims = operand[2]
+    if type(dims) == "function" then return dims(case) end
+    return host.shape(dims, case) or bad_case(name, "a case has no whole number for a dim of %s, \"%s\"",
+                                              operand[1], dims)
+end
+
 -- Inputs and attributes of a random call of the op, or of a variant of it. An optional input is
 -- left out unless the case gives it.
 local function random_case(name, config, variant)
     local rule, case = host.rule(name), nil
     -- of a single class nothing is left but roundings, so there is nothing to compare
     repeat case = rule.cases(integer) until not wide_of_logits[name] or case.v > 1
+    if type(case) ~= "table" then bad_case(name, "a case is a %s, not a table of sizes", type(case)) end
     if rule.variants and not host.golden then variant = rule.variants[integer(0, #rule.variants)] end
     for key, value in next, variant or {} do case[key] = value end
     local given = case.inputs and case.inputs(case, integer, make) or {}
@@ -121,9 +136,8 @@ local function random_case(name, config, variant)
     for key in next, rule.attrs or {} do attrs[key] = case[key] end
     for i, operand in ipairs(rule.inputs) do
         if operand.optional and not given[operand[1]] then break end
-        local dims = operand[2]
         local value = {
-            shape = type(dims) == "function" and dims(case) or host.shape(dims, case),
+            shape = shape_of(name, operand, case),
             dtype = class_dtype(operand.class, config), elems = 1,
         }
         for _, n in ipairs(value.shape) do value.elems = value.elems * n end
@@ -131,6 +145,7 @@ local function random_case(name, config, variant)
         if not value.data then random_data(value) end
         inputs[i] = value
     end
+    call = { name = name, inputs = inputs, attrs = attrs }
     return inputs, attrs
 end
 
@@ -185,67 +200,13 @@ local function operands_by_name(name, node, inputs, outputs)
     return n
 end
 
+local allowed = ": off by %.3g, where %.3g is allowed"
 local formula = host.part "op_test_formula" { check = check }
-
-local function test_backward(name)
-    local rule = host.rule(name)
-    host.at(name, "backward")
-    host.dtypes("f64", "f64")
-    local inputs, attrs = random_case(name, configs[1])
-    local outputs, node = apply(name, inputs, attrs)
-    local d, weight = {}, {}
-    for i, operand in ipairs(rule.outputs) do
-        local out = outputs[i]
-        if operand.dtype == "f64" then -- a loss: its gradient is 1
-            weight[i] = { 1.0 }
-        elseif operand.dtype ~= "acc" then -- acc: kept for the backward, no result
-            local like = { shape = out.shape, dtype = "f64", elems = out.elems }
-            d[operand[1]] = random_data(like)
-            weight[i] = like.data
-        end
-    end
-    local gradients = rule.backward(by_reference,
-                                    operands_by_name(name, node, inputs, outputs), d)
-    local function projection()
-        local sum, outs = 0.0, apply(name, inputs, attrs)
-        for i = 1, #outs do
-            for k, w in ipairs(weight[i] or {}) do sum = sum + w * outs[i].data[k] end
-        end
-        return sum
-    end
-    for i, value in ipairs(inputs) do
-        local operand = rule.inputs[i]
-        local gradient = gradients[operand[1]]
-        if not gradient and rule.interpret then -- of a formula: it is 0
-            gradient = zeros { elems = value.elems }
-        end
-        if not gradient then
-            check(operand.class == "i32" or operand.class == "acc",
-                  "%s: backward has no gradient for %s", name, operand[1])
-        elseif check(#gradient.data == value.elems,
-                     "%s: gradient of %s has another size", name, operand[1]) then
-            for _ = 1, math.min(12, value.elems) do
-                local k, step = integer(1, value.elems), 1e-5
-                local x = value.data[k]
-                value.data[k] = x + step
-                local above = projection()
-                value.data[k] = x - step
-                local below = projection()
-                value.data[k] = x
-                local difference, got = (above - below) / (2 * step), gradient.data[k]
-                if rule.interpret and formula.bends(above, projection(), below, step) then
-                    break -- of max, abs or select
-                end
-                -- a difference of long sums is good to about 1e-8
-                if not check(math.abs(difference - got) <= 1e-6 * (0.1 + math.abs(got)),
-                             "%s: d%s[%d] is %.12g, by differences %.12g", name,
-                             operand[1], k, got, difference) then
-                    break
-                end
-            end
-        end
-    end
-end
+local test_backward = host.part "op_test_backward" {
+    check = check, integer = integer, random_case = random_case, random_data = random_data,
+    zeros = zeros, apply = apply, by_reference = by_reference, formula = formula,
+    operands_by_name = operands_by_name, allowed = allowed,
+}
 
 -- ---- kernels ------------------------------------------------------------------------
 
@@ -262,8 +223,9 @@ local function compare(what, got, want, dtype, name, size, more)
     for k = 1, #want do largest = math.max(largest, math.abs(size[k])) end
     for k = 1, #want do
         local limit = bound[1] * math.abs(size[k]) + part * largest + (more or 0)
-        if not check(math.abs(got[k] - want[k]) <= limit, "%s[%d] is %.9g, not %.9g",
-                     what, k, got[k], want[k]) then
+        local off = math.abs(got[k] - want[k])
+        if not check(off <= limit, "%s[%d] is %.9g, not %.9g" .. allowed, what, k, got[k],
+                     want[k], off, limit) then
             return
         end
     end
@@ -383,6 +345,7 @@ local plan_rows, test_rows = host.part "op_test_rows" {
 
 local function test_kernel(plan)
     local rule, what = host.rule(plan.name), plan.what
+    call = plan
     host.at(plan.name, host.cuda and "cuda.cu" or "cpu.c", what)
     if host.golden then return golden_kernel(plan) end
     host.dtypes(plan.config[1], plan.config[2])
@@ -482,7 +445,10 @@ local function has_kernel(plan, name)
         if missing[#missing] ~= name then missing[#missing + 1] = name end
         return false
     end
-    if not plan then host.at(name, "cpu.c") end
+    if not plan then
+        call = nil
+        host.at(name, "cpu.c")
+    end
     return check(plan, "%s has no kernel: write cpu.c, or its rule as a formula, op.map", name)
 end
 
@@ -505,8 +471,24 @@ local function plan_case(name, rule, case, number)
     end
 end
 
+local needed = {
+    reference = "the naive computation that kernels are compared with",
+    cases = "what draws the sizes of random calls",
+}
+
+-- False, after messages, where the rule has not what tests need.
+local function can_be_tested(name, rule)
+    local whole = true
+    for _, key in ipairs { "reference", "cases" } do
+        host.at(name, key)
+        if not rule[key] then whole = check(false, "%s has no `%s`: %s", name, key, needed[key]) end
+    end
+    return whole
+end
+
 -- The references of an op are tested at once, its kernels when all are compiled.
 local function plan_op(name, rule)
+    call = nil
     host.at(name, "cases")
     if host.golden then seed_by(name) end
     if rule.role == "optimizer" then
@@ -515,7 +497,7 @@ local function plan_op(name, rule)
             if has_kernel(plan, name) then optimizers[#optimizers + 1] = plan end
         end
     elseif rule.role ~= "collective" -- of all parts at once: tests/graph/parts.lua
-           and check(rule.reference and rule.cases, "%s: has no reference or no cases", name) then
+           and can_be_tested(name, rule) then
         for case = 1, host.cases do
             if not host.cuda and not host.golden then -- of references only: done with cpu.c
                 if rule.backward then test_backward(name) end
@@ -537,6 +519,7 @@ for _, name in ipairs(host.names()) do
         tested[name] = tested[#tested]
     end
 end
+call = nil
 check(#tested > 0, host.only and "no op is called %s" or
       "%s has no op folders: a subfolder with an op.lua for each op", host.only or host.ops)
 
@@ -560,6 +543,7 @@ else
         end)
     end
     for _, plan in ipairs(optimizers) do
+        call = plan
         host.at(plan.name, host.cuda and "cuda.cu" or "cpu.c", plan.what)
         counted_test(plan, test_optimizer)
     end
@@ -570,7 +554,6 @@ else
 end
 local kernels = #plans + #optimizers
 if host.person then
-    local report = host.part "op_test_report"
     for _, of in ipairs(compiled and tested or {}) do report(of.name, of.failed, of.plans) end
     host.print(fmt("%d ops, %d kernels, %d checks, %d failures", #tested, kernels, checks,
                    failures))

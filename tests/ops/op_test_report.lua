@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- op_test_report.lua: what `fsdpgen test-op` prints of an op: which of the tests its kernels
--- and its rule took, and whether they hold. In: plans of op_test.lua. Out: a line.
+-- and its rule took, and whether they hold; and the call that a failure is about. In: plans of
+-- op_test.lua. Out: two functions: a line for an op, and the text of a call.
 local function joined(list) return table.concat(list, ", ") end
 
 local function dtypes_of(plans)
@@ -14,7 +15,7 @@ local function dtypes_of(plans)
 end
 
 -- failed: how many checks of it do not hold; plans: its kernels
-return function(name, failed, plans)
+local function report(name, failed, plans)
     local rule, took = host.rule(name), {}
     if rule.backward and not host.cuda then took[#took + 1] = "gradient" end
     if #plans > 0 then took[#took + 1] = "values" end
@@ -41,3 +42,22 @@ return function(name, failed, plans)
     local line = string.format("%-24s %s", name, verdict)
     host.print(line)
 end
+
+-- call: an op's name, inputs and attributes; of an optimizer the case it was drawn from
+local function call_text(call)
+    local rule, given, attrs = host.rule(call.name), {}, {}
+    for i, value in ipairs(call.inputs or {}) do
+        given[i] = string.format("%s [%s]", rule.inputs[i][1], joined(value.shape))
+    end
+    for key, value in next, call.attrs or call.case do
+        local form = math.type(value) == "float" and "%s = %.9g" or "%s = %s"
+        if form == "%s = %s" then value = tostring(value) end
+        attrs[#attrs + 1] = string.format(form, key, value)
+    end
+    table.sort(attrs)
+    for _, text in ipairs(attrs) do given[#given + 1] = text end
+    return string.format("the call was %s { %s }, of --seed %d", call.name, joined(given),
+                         host.seed)
+end
+
+return { report, call_text }

@@ -46,6 +46,10 @@ if tried 0 all --cases 1; then
 fi
 faulty "values" squared_relu/cpu.c 's/r \* r/r * r * 1.001f/' \
     '^ops/squared_relu/cpu\.c: error: squared_relu f32/f32: y\[[0-9]+\] is [^ ]+, not '
+check "test-op: how far off" grep -qE \
+    'y\[[0-9]+\] is [^ ]+, not [^ ]+: off by [0-9.e-]+, where [0-9.e-]+ is allowed$' err
+check "test-op: of which call" grep -qE \
+    '^  help: the call was squared_relu \{ x \[[0-9]+, [0-9]+\] \}, of --seed 1$' err
 faulty "a gradient" squared_relu/op.lua 's/, d\.y }/, n.x }/' \
     '^ops/squared_relu/op\.lua:[0-9]+:[0-9]+: error: squared_relu: dx\[[0-9]+\] is .*, by differences '
 faulty "rows" squared_relu/cpu.c 's/"r \* r"/"r * r * (1 + 3e-16 * " .. t % 7 .. ")"/' \
@@ -64,6 +68,28 @@ faulty "a mistake in a template" squared_relu/cpu.c 's/"r \* r"/"r * r" .. nope/
 check "test-op: and no kernel is blamed" test "$(grep -c ': error: ' err)" = 1
 faulty "a mistake in a rule" squared_relu/op.lua 's/x \* x)/x * x + nope.z)/' \
     "^ops/squared_relu/op\\.lua:[0-9]+:[0-9]+: error: op squared_relu: .*nope"
+at='^ops/squared_relu/op\.lua:10:24: error: op squared_relu: ' # as `fsdpgen check` has it
+faulty "an attribute that backward forgets" squared_relu_bwd/op.lua 's/axes =/attrs = { eps = "number" }, axes =/' \
+    "${at}squared_relu_bwd: attribute eps is missing; give it eps = VALUE, which is not nil\$"
+faulty "an attribute that is not there" squared_relu/op.lua 's/d\.y }/d.y, eps = 3 }/' \
+    "${at}squared_relu_bwd: unknown attribute eps; it has none\$"
+faulty "a misspelt op" squared_relu/op.lua 's/relu_bwd {/relu_bwdd {/' \
+    "${at}squared_relu_bwdd: there is no such op; did you mean squared_relu_bwd\?\$"
+faulty "a mistake in the reference of a gradient" squared_relu_bwd/op.lua 's/n\.dx\[i\] = .*/n.dx[i] = n.zz.y/' \
+    '^ops/squared_relu_bwd/op\.lua:12:13: error: op squared_relu: field `zz` is nil'
+faulty "a backward without a table" squared_relu/op.lua 's/return { x = g.*/return 7/' \
+    '^ops/squared_relu/op\.lua:9:5: error: squared_relu: backward returns a number, not a table: '
+faulty "a gradient that is a number" squared_relu/op.lua 's/return { x = g.*/return { x = 7 }/' \
+    ':9:5: error: squared_relu: backward gives a number as the gradient of x, '
+faulty "a case without a size" squared_relu/op.lua 's/, d = r(1, 70)//' \
+    ':18:5: error: op squared_relu: a case has no whole number for a dim of x, "t d"$'
+faulty "a case that is a number" squared_relu/op.lua 's/return { t = r.*/return 5/' \
+    ':18:5: error: op squared_relu: a case is a number, not a table of sizes$'
+faulty "no reference" squared_relu/op.lua '/reference = /,/^    end,/d' \
+    ': error: squared_relu has no `reference`: the naive computation that kernels are compared with$'
+check "test-op: and cases are there" test "$(grep -c ': error: ' err)" = 1
+faulty "no cases" squared_relu/op.lua '/cases = /,/^    end,/d' \
+    ': error: squared_relu has no `cases`: what draws the sizes of random calls$'
 fresh
 sed -i 's/ld(x, "i")/ld(x, "i + 1")/' ops/squared_relu/cpu.c # without a fault that values show
 if [ "$(${CC:-cc} -print-file-name=libasan.so)" != libasan.so ] && ! grep -q SANITIZE:.*address "$BUILD/CMakeCache.txt"; then
