@@ -110,18 +110,16 @@ end
 
 local function oldest_key(fn, starts, window, chunk)
   local starts_in = starts and "const int32_t *starts, " or ""
+  local first = starts and "starts[last]" -- of the document, or of the chunk
+  if chunk > 0 then
+    first = starts and "last - (last - starts[last]) % " .. chunk or fmt("last / %d * %d", chunk, chunk)
+  end
   local body
-  if (chunk or 0) > 0 then
-    local first = starts and "last - (last - starts[last]) % " .. chunk
-      or fmt("last / %d * %d", chunk, chunk)
-    body = window == 0 and fmt("    return %s;", first)
-      or fmt("    const int start = %s, seen = last + 1 - %d;\n", first, window)
-        .. "    return start > seen ? start : seen;"
-  elseif starts and window > 0 then
-    body = "    const int start = starts[last], seen = last + 1 - " .. window .. ";\n"
+  if first and window > 0 then
+    body = fmt("    const int start = %s, seen = last + 1 - %d;\n", first, window)
       .. "    return start > seen ? start : seen;"
-  elseif starts then
-    body = "    return starts[last];"
+  elseif first then
+    body = fmt("    return %s;", first)
   else
     body = fmt("    return last + 1 > %d ? last + 1 - %d : 0;", window, window)
   end
@@ -133,7 +131,7 @@ end
 local function end_query(fn, starts, window, threads, chunk)
   local what = "/* The first query that does not see any key up to `key`" .. (starts
     and "; starts never decrease. */\n" or ". */\n")
-  if not starts and (chunk or 0) > 0 then
+  if not starts and chunk > 0 then
     local ends = fmt("    const int end = (key / %d + 1) * %d;\n", chunk, chunk)
     if window > 0 then -- the window may end before the chunk
       ends = fmt("    const int chunk = (key / %d + 1) * %d, seen = key + %d;\n", chunk, chunk, window)

@@ -12,6 +12,7 @@
 
 /* Larger than any tensor; sums and products of dims below it cannot overflow. */
 #define MAX_ELEMS (INT64_C(1) << 46)
+#define MAX_BYTES (INT64_C(1) << 60) /* so that sums of some cannot overflow */
 
 /* ---- dims: "t (h+2*kv)*hd" ------------------------------------------------------- */
 
@@ -460,9 +461,8 @@ static bool rule_has(Infer *in, const OpRule *op, const char *key)
     return has;
 }
 
-/* Scratch depends on dtypes too: of the first input, of sums, of gradients. */
-/* n.elem_bytes, n.acc_bytes, n.grad_bytes: for functions that return bytes. */
-/* elem_bytes: of the first input, or of the one after ids. */
+/* For functions that return bytes: n.elem_bytes of the first input, or of the one after
+ * ids; n.acc_bytes of sums; n.grad_bytes of gradients. */
 static void set_sizes(Infer *in, const Node *node)
 {
     const int first = node->n_in > 1 && node->in[0]->dtype == DT_I32;
@@ -554,14 +554,16 @@ const char *infer_library_problem(Gen *g, const Node *node)
 
 int64_t infer_bytes(Gen *g, const Node *node, const char *key)
 {
-    int64_t bytes;
+    double bytes;
     Infer in;
 
     infer_begin(&in, g, node);
     set_sizes(&in, node);
-    bytes = (int64_t)number_of(&in, key);
+    bytes = number_of(&in, key);
+    if (bytes > (double)MAX_BYTES)
+        luaL_error(g->L, "%s: %s(n) returns more than 2^60 bytes", node->op->name, key);
     lua_pop(g->L, 1);
-    return bytes;
+    return (int64_t)bytes;
 }
 
 int64_t infer_traffic(Gen *g, const Node *node)

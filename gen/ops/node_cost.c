@@ -69,9 +69,10 @@ static Product product_at(lua_State *L, const OpRule *op)
 
 /* Operands of the products, as often as they run: those that add to a gradient read it
  * and write it. */
-static double operand_bytes(const Gen *g, const Node *node)
+static int64_t operand_bytes(const Gen *g, const Node *node)
 {
-    const double elem = (double)dtype_bytes(node->in[0]->dtype),
+    const Dtype dtype = node->n_in ? node->in[0]->dtype : g->model.param_dtype;
+    const double elem = (double)dtype_bytes(dtype),
                  grad = (double)dtype_bytes(g->model.reduce_dtype);
     double bytes = 0;
 
@@ -83,7 +84,7 @@ static double operand_bytes(const Gen *g, const Node *node)
 
         bytes += elem * (m * k + k * n) * times + out * m * n;
     }
-    return bytes;
+    return (int64_t)(bytes < 1e18 ? bytes : 1e18);
 }
 
 static void read_products(Gen *g, Node *node)
@@ -113,19 +114,16 @@ void node_cost(Gen *g, Node *node)
     const OpInfo *info = node->op->info;
     const bool device = g->model.target->device;
     const int64_t traffic = infer_traffic(g, node);
-    const int64_t own =
-        device && info->has_bytes_cuda ? infer_bytes(g, node, "bytes_cuda") : -1;
     NodeCost *c = &node->cost;
 
     *c = (NodeCost){.cls = info->cost, .traffic_bytes = traffic, .moved_bytes = traffic};
-    if (info->has_products) {
+    if (info->has_products)
         read_products(g, node);
-        c->pass_bytes = max_i64(own, 0);
-        if (device)
-            c->moved_bytes = max_i64(traffic, (int64_t)operand_bytes(g, node));
-    } else if (own >= 0) {
-        c->moved_bytes = own;
-    }
+    if (device && info->has_products)
+        c->moved_bytes = max_i64(traffic, operand_bytes(g, node));
+    if (device && info->has_bytes_cuda)
+        *(info->has_products ? &c->pass_bytes : &c->moved_bytes) =
+            infer_bytes(g, node, "bytes_cuda");
 }
 
 double node_products_flops(const Node *node)
