@@ -318,10 +318,11 @@ static void load_rules(Gen *g)
     lua_setglobal(L, "strategies");
     push_axes(L);
     lua_setglobal(L, "axes");
-    machines_load(g);
+    if (!machines_load(g))
+        return;
     lua_setglobal(L, "machines");
     load_optimizers(g);
-    if (diag_errors(g)) /* in --machines, or rules of --ops */
+    if (diag_errors(g)) /* in rules of --ops */
         return;
     lua_setglobal(L, "optimizers");
     if (sandbox_run(g->L, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",

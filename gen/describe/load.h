@@ -92,8 +92,8 @@ void loader_check_twice(Gen *g, const LexFile *f);
 Pos loader_place_of_return(Gen *g, const char *file);
 
 /* machines.c: reads the datasheets, those of --machines too; pushes what describe.lua needs of
- * them. If that file has errors, the result must not be used. */
-void machines_load(Gen *g);
+ * them. False: that file has errors. */
+bool machines_load(Gen *g);
 
 /* load_optimizers.c: adds the constructors of optimizers, from the rules of fsdpgen and of --ops,
  * to the loader's kinds; pushes what describe.lua needs of them. */

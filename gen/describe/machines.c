@@ -82,7 +82,7 @@ static void add_file(Gen *g, int module)
         add_rows(g, module, f);
 }
 
-void machines_load(Gen *g)
+bool machines_load(Gen *g)
 {
     const Embedded *e = embed_find("gen/lua/machines.lua");
     lua_State *L = g->L;
@@ -97,11 +97,15 @@ void machines_load(Gen *g)
     g->loader->machine_ref = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_getfield(L, module, "fields");
     g->loader->machines = fields_read(g, L, -1, "none");
-    if (g->opt.machines)
+    if (g->opt.machines) {
         add_file(g, module);
+        if (diag_errors(g)) /* it may have left no time or memory to go on */
+            return false;
+    }
     lua_settop(L, module);
     lua_getfield(L, module, "words");
     if (lua_pcall(L, 0, 1, 0) != LUA_OK)
         sandbox_fault(L, "gen/lua/machines.lua");
     lua_remove(L, module);
+    return true;
 }
