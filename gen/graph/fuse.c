@@ -464,10 +464,8 @@ static int run_fuse(lua_State *L)
 /* Which ops: those that the hash has, or those with the bits of their expansions. */
 static bool is_due(Gen *g, const OpRule *op, bool same_bits)
 {
-    size_t bytes;
-
     return op->info->same_bits == same_bits &&
-           (!same_bits || ops_template(g, op, ops_kernel_file(g, NULL), &bytes));
+           (!same_bits || ops_has_template(g, op, ops_kernel_file(g, NULL)));
 }
 
 static void fuse_classes(Gen *g, const PatternList *patterns, bool same_bits)

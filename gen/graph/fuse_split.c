@@ -12,23 +12,16 @@
 
 #include <string.h>
 
-static bool has_file(Gen *g, const OpRule *op, const char *file)
-{
-    size_t bytes;
-
-    return ops_template(g, op, file, &bytes) != NULL;
-}
-
 /* An op without any kernel is left for the emitter's message. */
 static bool is_split(Gen *g, const Node *n)
 {
     bool any = false;
 
     if (!n->op->fused || !n->n_replaced || n->library ||
-        has_file(g, n->op, ops_kernel_file(g, NULL)))
+        ops_has_template(g, n->op, ops_kernel_file(g, NULL)))
         return false;
     for (int i = 0; target_at(i); i++)
-        any = any || has_file(g, n->op, target_at(i)->kernel_file);
+        any = any || ops_has_template(g, n->op, target_at(i)->kernel_file);
     return any;
 }
 

@@ -203,7 +203,7 @@ static bool rule_has(lua_State *L, const OpRule *op, const char *key)
     bool has;
 
     ops_push_function(L, op, key);
-    has = !lua_isnil(L, -1);
+    has = lua_toboolean(L, -1);
     lua_pop(L, 1);
     return has;
 }
@@ -235,7 +235,6 @@ bool ops_take_rule(Gen *g, OpRule *op, int checker)
     OpInfo *info = op->info;
     const KernelLibrary *library = g->model.kernel_library;
     int problems;
-    size_t bytes;
 
     lua_pushvalue(L, -1);
     op->lua_ref = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -260,7 +259,7 @@ bool ops_take_rule(Gen *g, OpRule *op, int checker)
         info->has_bytes = rule_has(L, op, "bytes");
         info->has_bytes_cuda = rule_has(L, op, "bytes_cuda");
         info->has_workspace = rule_has(L, op, "workspace");
-        info->has_library_kernel = library && ops_template(g, op, library->file, &bytes);
+        info->has_library_kernel = library && ops_has_template(g, op, library->file);
         op->fused = rule_has(L, op, "expands");
     }
     lua_pop(L, 1);

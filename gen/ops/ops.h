@@ -134,6 +134,7 @@ bool ops_map_gradient(Gen *g, const OpRule *op, OpRule *gradient);
 bool ops_map_finish(Gen *g, const OpRule *op);
 /* The text of a kernel's template, of a formula or from the folder; or NULL. */
 const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes);
+bool ops_has_template(Gen *g, const OpRule *op, const char *file);
 
 /* ops_chain.c */
 /* Nodes, in order, whose ops are formulas, or add the rows that one of these makes; what they read

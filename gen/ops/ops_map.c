@@ -164,3 +164,10 @@ const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *byt
     *bytes = text ? strlen(text) : 0;
     return text;
 }
+
+bool ops_has_template(Gen *g, const OpRule *op, const char *file)
+{
+    size_t bytes;
+
+    return ops_template(g, op, file, &bytes) != NULL;
+}

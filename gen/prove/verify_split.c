@@ -59,8 +59,12 @@ static Node *whole_node(const SplitCheck *x, const Node *n, const Cut *cut)
     return whole;
 }
 
-/* One cut of a free axis, with the sections that this operand has; or with one section.
- */
+static const Value *operand(const Node *n, int i)
+{
+    return i < n->n_in ? n->in[i] : n->out[i - n->n_in];
+}
+
+/* Is it this cut, a free axis with the sections of operand `by`, or with one? */
 static bool fits(const SplitCheck *x, const Node *n, const Node *whole, const Cut *cut,
                  int by)
 {
@@ -71,7 +75,7 @@ static bool fits(const SplitCheck *x, const Node *n, const Node *whole, const Cu
     if (by >= 0) {
         const char *name =
             by < n->n_in ? n->op->in[by].name : n->op->out[by - n->n_in].name;
-        const Value *v = by < n->n_in ? n->in[by] : n->out[by - n->n_in];
+        const Value *v = operand(n, by);
         const CutOperand *o = cuts_operand(cut, name);
 
         if (!o || v->part.kind != PART_CUT || v->part.dim != o->dim)
@@ -80,11 +84,10 @@ static bool fits(const SplitCheck *x, const Node *n, const Node *whole, const Cu
     }
     part = cuts_parts(x->g, whole, cut, sections.n ? &sections : NULL);
     for (int i = 0; part && i < all; i++) {
-        const Value *v = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
-        const Value *w = i < n->n_in ? whole->in[i] : whole->out[i - n->n_in];
-        Value own = *v;
+        const Value *v = operand(n, i);
 
-        if (!part_equal(&v->part, &part[i]) || !same_shape(w, whole_value(x, &own)))
+        if (!part_equal(&v->part, &part[i]) ||
+            !same_shape(operand(whole, i), whole_value(x, v)))
             return false;
     }
     return part != NULL;

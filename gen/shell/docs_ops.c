@@ -80,10 +80,9 @@ static void add_attrs(Gen *g, Text *t, const OpInfo *info)
 
 static const char *targets(Gen *g, const OpRule *op)
 {
-    size_t bytes;
-    bool cpu = ops_template(g, op, "cpu.c", &bytes) != NULL;
+    bool cpu = ops_has_template(g, op, "cpu.c");
 
-    if (ops_template(g, op, "cuda.cu", &bytes))
+    if (ops_has_template(g, op, "cuda.cu"))
         return cpu ? "cpu, cuda" : "cuda";
     return op->fused ? "cpu, cuda (expanded)" : "cpu";
 }
