@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { MAX_IMAGE_BYTES = 256 << 20, MAX_NAME = 255, MAX_SHARED_BYTES = 1 << 30 };
+enum { MAX_KERNELS = 4096 };       /* a trainer has tens */
 enum { NVIDIA = 190, NOBITS = 8 }; /* e_machine; a section without bytes in the file */
 /* Records of .nv.info: of this format, payload (symbol, number). */
 enum { FORMAT_SIZED = 4, STACK_BYTES = 0x11, REGISTERS = 0x2f };
@@ -24,7 +25,7 @@ typedef struct Image {
     Gen *g;
     const char *at;
     uint64_t bytes;
-    bool cut; /* it refers to bytes outside the file, or has impossible names or sizes */
+    bool cut; /* it refers to bytes outside the file, or says what cannot be */
     uint64_t sections, count, names;
 } Image;
 
@@ -122,7 +123,7 @@ static void read_records(Image *m, const Section *s, uint64_t kind, KernelImage 
             const char *name = symbol_name(m, s->link, number(m, at + 4, 4));
             ImageKernel *k = kernel_named(image, name);
 
-            m->cut |= !is_symbol(name);
+            m->cut |= !is_symbol(name) || image->count > MAX_KERNELS;
             if (!k && kind == REGISTERS && !m->cut) {
                 k = gen_push(m->g, image);
                 *k = (ImageKernel){.name = name};
@@ -176,6 +177,7 @@ static void read_kernels(Image *m, KernelImage *image)
             continue;
         read_records(m, &s, REGISTERS, image);
         read_records(m, &s, STACK_BYTES, image);
+        break; /* there is one */
     }
     read_shared(m, image);
 }

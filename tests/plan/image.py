@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """An image as nvcc writes it, without code: what `plan --kernels --image` reads of one.
 
-  image.py KERNELS_C OUT [RESERVED]
+  image.py KERNELS_C OUT [RESERVED [MORE]]
 
 Kernel i of kernels.c has 16 + i registers and 32 * i bytes of static shared memory, every fifth a
-stack of 8 * i bytes. RESERVED: as for sm_90 and later, whose sizes include 1024 bytes of the driver.
+stack of 8 * i bytes. RESERVED: as for sm_90 and later, whose sizes include 1024 bytes of the driver; MORE:
+kernels of other names.
 Prints a line for each: name, registers, shared memory with that of its launch, stack, threads."""
 import re
 import struct
 import sys
 
 text = open(sys.argv[1]).read()
-reserved = len(sys.argv) > 3
+reserved = bool(sys.argv[3:4] and sys.argv[3])
 kernels = [(m[1], int(m[2]), int(m[4] or 0)) for m in re.finditer(
     r'\.name = "(\w+)",\n    \.threads = (\d+)(, \.shared_bytes = (\d+))?,', text)]
 kernels.append(("rt_merge_kernel", 0, 0))
+kernels += [("more_%d" % i, 0, 0) for i in range(int(*sys.argv[4:]))]
 identity = re.search(r"MATH_IDENTITY != 0x([0-9a-f]{16})", text)[1]
 names = [k[0] for k in kernels] + ["math_" + identity]
 

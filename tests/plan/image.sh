@@ -60,6 +60,8 @@ b = bytearray(open(sys.argv[1], "rb").read())
 b[-32:-24] = struct.pack("<Q", 1 << 63)
 open(sys.argv[2], "wb").write(b)' "$WORK/image.cubin" "$WORK/bad.cubin"
 image_refused 'a size of 2^63' 'is cut short, or not an image' --image "$WORK/bad.cubin"
+python3 "$here/image.py" "$WORK/imaged/kernels.c" "$WORK/bad.cubin" '' 5000 >"$WORK/want"
+image_refused '5000 kernels' 'is cut short, or not an image' --image "$WORK/bad.cubin"
 bytes=$(wc -c <"$WORK/image.cubin")
 for k in 1 2 3 4 5 6; do # cut; then a byte of it, or of its head, is another one
     random "$bytes"
