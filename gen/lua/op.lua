@@ -565,6 +565,9 @@ function Check:together()
   if rule.expands and rule.backward then
     self:bad("backward", nil, "a fused op has no backward: its expansion has")
   end
+  if rule.products and #out.inputs == 0 then
+    self:bad("products", nil, "an op with products has inputs: they have the first one's dtype")
+  end
   if rule.same_bits and not rule.expands then
     self:bad("same_bits", nil, "only a fused op has the bits of its expansion")
   end

@@ -71,8 +71,7 @@ static Product product_at(lua_State *L, const OpRule *op)
  * and write it. */
 static int64_t operand_bytes(const Gen *g, const Node *node)
 {
-    const Dtype dtype = node->n_in ? node->in[0]->dtype : g->model.param_dtype;
-    const double elem = (double)dtype_bytes(dtype),
+    const double elem = (double)dtype_bytes(node->in[0]->dtype),
                  grad = (double)dtype_bytes(g->model.reduce_dtype);
     double bytes = 0;
 
