@@ -147,7 +147,7 @@ void check_network(Check *c)
     if (!sheet_bool(c, "fits"))
         COMPLAIN(
             c, "target.node",
-            gen_printf(c->g, "use gpu = \"%s\", or another node", sheet_str(c, "built")),
+            gen_printf(c->g, "use gpu = \"%s\", or another node", sheet_str(c, "first")),
             "target.node: %s is built with %s, and target.gpu is %s",
             sheet_str(c, "node"), sheet_str(c, "built"), value_str(c, "target.gpu"));
     check_nodes(c, replicate * shard);

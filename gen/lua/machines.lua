@@ -132,6 +132,7 @@ local function of(gpu, node_name, fabric_name)
     local fabric = find(fabrics, fabric_name or node.fabric)
     return {
         node = node[1], fits = is_built_with(node, gpu), built = table.concat(node.gpu, ", "),
+        first = node.gpu[1],
         gpus = node.gpus, domain = node.domain, nics = node.nics, nic = node.nic,
         step = node.step, price = node.price or 0,
         fabric = fabric[1], rail = fabric.rail, down = fabric.down,

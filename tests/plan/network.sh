@@ -146,6 +146,7 @@ done >"$WORK/said" <<'EOF2'
 --target cuda --nodes 64 --set mesh.node=4
 --target cuda --fabric ethernet
 --target cuda --set target.node=aws-p4d
+--target cuda --set target.node=pcie
 --target cuda --set target.network.oversubscription=0.5
 --target cuda --set target.network.nic=0
 --target cpu --nodes 2
