@@ -501,11 +501,10 @@ end
 function Check:cut(axis, says)
   local cut = { axis = axis, free = not (self.rule.attrs or {})[axis], operands = {},
                 ordered = says.ordered == true, when = says.when ~= nil }
-  for _, o in ipairs(self.out.inputs) do
-    cut.operands[#cut.operands + 1] = self:cut_operand(axis, o, says[o.name]) or nil
-  end
-  for _, o in ipairs(self.out.outputs) do
-    cut.operands[#cut.operands + 1] = self:cut_operand(axis, o, says[o.name]) or nil
+  for _, operands in ipairs { self.out.inputs, self.out.outputs } do
+    for _, o in ipairs(operands) do
+      cut.operands[#cut.operands + 1] = self:cut_operand(axis, o, says[o.name]) or nil
+    end
   end
   for _, key in ipairs(sorted_keys(says)) do
     if key ~= "attrs" and key ~= "when" and key ~= "ordered" and not self.operands[key] then
@@ -517,8 +516,7 @@ function Check:cut(axis, says)
     self:bad("cuts", axis, fmt("when of cut %s is not a function of n", axis))
   end
   if says.ordered ~= nil and type(says.ordered) ~= "boolean" then
-    self:bad("cuts", axis, fmt("ordered of cut %s is %s, not true or false", axis,
-                               tostring(says.ordered)))
+    self:bad("cuts", axis, fmt("ordered of cut %s is %s, not true or false", axis, tostring(says.ordered)))
   end
   cut.attrs = self:cut_attrs(axis, says.attrs)
   return cut
