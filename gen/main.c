@@ -131,6 +131,10 @@ static OptionsFound check_options(OptionReader *r, Options *opt)
     if (opt->image && !opt->kernels)
         return options_wrong(r, "--image FILE adds what compiled kernels take to "
                                 "--kernels, which is not given");
+    if (opt->plan_only && opt->measure)
+        return options_wrong(r,
+                             "--plan-only runs nothing, and --measure N runs the N best: "
+                             "one at a time");
     if (!strcmp(opt->command, "generate") && !opt->output && !opt->dump)
         return options_wrong(r, "no folder is given to write: -o DIR");
     return OPTIONS_GO;

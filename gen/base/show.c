@@ -87,7 +87,7 @@ const char *show_seconds_to(Gen *g, double seconds, int digits)
     return seconds >= 864000 ? gen_printf(g, "%.*g days", digits + 1, seconds / 86400)
            : seconds >= 7200 ? gen_printf(g, "%.*g h", digits, seconds / 3600)
            : seconds >= 120  ? gen_printf(g, "%.*g min", digits, seconds / 60)
-           : seconds >= 0.1  ? gen_printf(g, "%.*g s", digits, seconds)
+           : seconds >= 0.1 || seconds == 0 ? gen_printf(g, "%.*g s", digits, seconds)
            : seconds >= 1e-4 ? gen_printf(g, "%.*g ms", digits, 1e3 * seconds)
                              : gen_printf(g, "%.*g us", digits, 1e6 * seconds);
 }

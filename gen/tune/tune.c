@@ -112,13 +112,15 @@ static int plan_base(Tune *t)
     TunePlan fields = {0};
     int code = tune_plan(t->g, &(TuneJob){NULL, &t->base}, 1, false, NULL, NULL);
 
-    if (code == EXIT_DONE)
-        code = tune_plan(t->g, &(TuneJob){NULL, &fields}, 1, true, NULL, NULL);
-    t->base.fields = fields.fields;
-    if (code != EXIT_DONE || t->base.code == EXIT_DONE || t->base.code == EXIT_FIT)
+    if (code != EXIT_DONE)
         return code;
-    code = tune_check(t->g, NULL);
-    return code == EXIT_DONE ? EXIT_BUG : code;
+    if (t->base.code != EXIT_DONE && t->base.code != EXIT_FIT) {
+        code = tune_check(t->g, NULL); /* its messages */
+        return code == EXIT_DONE ? EXIT_BUG : code;
+    }
+    code = tune_plan(t->g, &(TuneJob){NULL, &fields}, 1, true, NULL, NULL);
+    t->base.fields = fields.fields;
+    return code;
 }
 
 /* ---- what is shown --------------------------------------------------------------- */
@@ -250,7 +252,7 @@ static bool is_ours(const char *path)
 /* Refuses to replace a file that tune did not write, before anything is planned. */
 static int check_output(Gen *g)
 {
-    const char *path = g->opt.output;
+    const char *path = g->opt.output, *slash = path ? strrchr(path, '/') : NULL;
     const size_t n = path ? strlen(path) : 0;
     struct stat st;
 
@@ -263,6 +265,12 @@ static int check_output(Gen *g)
     if (lstat(path, &st) == 0 && !g->opt.force && !is_ours(path))
         return problem(g, path, "take another name, or --force to replace it",
                        "the file exists, and fsdpgen tune did not write it");
+    if (access(slash == path ? "/"
+               : slash       ? gen_strndup(g, path, (size_t)(slash - path))
+                             : ".",
+               W_OK) != 0)
+        return problem(g, path, NULL,
+                       gen_printf(g, "cannot be written: %s", strerror(errno)));
     return EXIT_DONE;
 }
 

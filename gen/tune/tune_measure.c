@@ -12,6 +12,7 @@
 
 #include "base/show.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,12 +114,18 @@ static int make_data(Tune *t)
     const int64_t n = max_i64(min_i64(wanted, MAX_TOKENS), 2 * p->seq_tokens + 2);
     const char *path = gen_printf(t->g, "%s/random-%lld-%lld.bin", t->work,
                                   (long long)p->vocab, (long long)n);
+    struct stat st;
     FILE *f;
     bool good;
 
     if (t->data) {
         t->data = realpath(t->data, NULL);
-        return t->data ? EXIT_DONE : complain(t, t->g->opt.data, NULL, "cannot be read");
+        if (t->data && stat(t->data, &st) == 0 && S_ISDIR(st.st_mode))
+            return complain(t, t->g->opt.data, "--data FILE", "it is a folder");
+        return t->data ? EXIT_DONE
+                       : complain(
+                             t, t->g->opt.data, NULL,
+                             gen_printf(t->g, "cannot be read: %s", file_problem(errno)));
     }
     if (p->masked)
         return complain(

@@ -47,11 +47,18 @@ recompute=none,block --set 'target.memory="1MiB"'
 recompute=none --set seq=0
 -o tiny_llama.lua
 -o found.txt
+-o nowhere/found.lua
 --measure 0
+--measure 3
+--machines nowhere.lua
 --minutes x
 --mesure 3
 LINES
     golden words "$WORK/words"
+    check 'a missing description is named' test "$(tune nowhere.lua 2>&1 | head -n 1)" = \
+        'nowhere.lua: error: cannot read the description: there is no such file'
+    check 'a folder is no data' test "$(tune "$llama" --data "$WORK" --measure 1 2>&1 | head -n 1)" = \
+        "$WORK: error: it is a folder"
 }
 
 # ---- plans -----------------------------------------------------------------------------------------
