@@ -122,11 +122,12 @@ static int64_t end_of(const RtSchedule *s)
     return s->ratio == rt_lr_constant || s->ratio == rt_lr_inverse_sqrt ? 0 : s->steps;
 }
 
-/* Twice the steps, but not more than the schedule has. */
+/* Twice the steps, but not more than the schedule has. A run may be past its --steps. */
 static void put_more(const Rt *rt, const RtFlags *f)
 {
     const int64_t end = end_of(&rt->trainer->schedule);
-    if (end > 0 && f->steps >= end) {
+    const int64_t done = f->steps > rt->state->step ? f->steps : rt->state->step;
+    if (end > 0 && done >= end) {
         printf(
             "train on:  the learning rate's schedule ends here; for more, generate with "
             "a larger\n           lr.steps, and continue with --resume "
@@ -134,7 +135,7 @@ static void put_more(const Rt *rt, const RtFlags *f)
         return;
     }
     printf("train on: ");
-    put_same(f, end > 0 && 2 * f->steps > end ? end : 2 * f->steps);
+    put_same(f, end > 0 && 2 * done > end ? end : 2 * done);
 }
 
 void rt_next_print(const Rt *rt, bool stopped)

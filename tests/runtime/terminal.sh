@@ -81,6 +81,8 @@ typed_next() {
     check "trained on" test -d "$odd/ck/step-00000004" -a -d "$odd/ck2/step-00000004"
     "$WORK/one/trainer" --data "$data" --steps 12 --threads 1 --checkpoint "$odd/ck" --resume >"$WORK/next" 2>&1
     check "next: not past the end of the schedule, of 20 steps" grep -q '^train on: .* --steps 20$' "$WORK/next"
+    "$WORK/one/trainer" --data "$data" --steps 2 --threads 1 --checkpoint "$odd/ck" --resume >"$WORK/next" 2>&1
+    check "next: more than was done, not than was asked for" grep -q '^train on: .* --steps 20$' "$WORK/next"
     "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 --checkpoint "$odd/ck" --resume >"$WORK/next" 2>&1
     check "next: says that the schedule ends" grep -q "^train on:  the learning rate's schedule ends" "$WORK/next"
     "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 --checkpoint "$odd/ck" --resume >"$WORK/next" 2>&1
