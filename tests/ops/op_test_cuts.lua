@@ -116,7 +116,9 @@ local function test_case(name, axis)
         take_part(what, cut, whole, apply(name, calls[p][1], calls[p][2]), p, parts, sums)
     end
     for i, sum in ipairs(sums) do
-        if #sum.got > 0 then
+        if #sum.got > 0
+           and check(#sum.got == #whole[i].data, "%s: the sum of output %d has %d elements, not %d",
+                     what, i, #sum.got, #whole[i].data) then
             compare(fmt("%s: sum of output %d", what, i), sum.got, whole[i].data, sum.size)
         end
     end

@@ -85,6 +85,8 @@ faulty "a case without a size" squared_relu/op.lua 's/, d = r(1, 70)//' \
     ':18:5: error: op squared_relu: a case has no whole number for a dim of x, "t d"$'
 faulty "a case that is a number" squared_relu/op.lua 's/return { t = r.*/return 5/' \
     ':18:5: error: op squared_relu: a case is a number, not a table of sizes$'
+faulty "a cut output that is called a sum" squared_relu/op.lua 's/axes = {/cuts = { t = { y = "sum" } }, axes = {/' \
+    ':7:5: error: squared_relu: cut t in [234]: the sum of output 1 has [0-9]+ elements, not [0-9]+$'
 faulty "no reference" squared_relu/op.lua '/reference = /,/^    end,/d' \
     ': error: squared_relu has no `reference`: the naive computation that kernels are compared with$'
 check "test-op: and cases are there" test "$(grep -c ': error: ' err)" = 1
