@@ -229,6 +229,20 @@ static bool run_rule(Gen *g, OpRule *op)
     return !rule_take_map(L) || ops_map_expand(g, op);
 }
 
+int ops_load_checker(Gen *g)
+{
+    lua_State *L = g->L;
+    int rules = ops_load_function(g, "gen/lua/op.lua");
+    int cuts = ops_load_function(g, "gen/lua/op_cuts.lua");
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, rules);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, cuts);
+    lua_call(L, 1, 1);
+    luaL_unref(L, LUA_REGISTRYINDEX, rules);
+    luaL_unref(L, LUA_REGISTRYINDEX, cuts);
+    return luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
 bool ops_take_rule(Gen *g, OpRule *op, int checker)
 {
     lua_State *L = g->L;
@@ -433,7 +447,7 @@ void ops_load(Gen *g)
         add_disk(g, g->opt.ops_dir);
     if (g->ops.count)
         qsort(g->ops.items, (size_t)g->ops.count, sizeof *g->ops.items, by_name);
-    checker = ops_load_function(g, "gen/lua/op.lua");
+    checker = ops_load_checker(g);
     for (int i = 0; i < g->ops.count; i++) {
         OpRule *op = &g->ops.items[i];
 

@@ -125,8 +125,8 @@ bool ops_map_expand(Gen *g, OpRule *op);
  * that belongs to the formula's hash. */
 OpMap *ops_map_read(Gen *g, const char *own);
 void ops_push_tools(Gen *g); /* the modules that op_map.lua and formula_chain.lua share */
-/* Checks the rule on top of the stack, which it takes; checker: registry ref of gen/lua/op.lua's
- * function. False after a message. */
+int ops_load_checker(Gen *g); /* registry ref of gen/lua/op.lua's function that checks a rule */
+/* Checks the rule on top of the stack, which it takes. False after a message. */
 bool ops_take_rule(Gen *g, OpRule *op, int checker);
 /* The op of its gradient, whose rule is then on top of the stack; false: it has none. */
 bool ops_map_gradient(Gen *g, const OpRule *op, OpRule *gradient);
@@ -206,7 +206,7 @@ const OpFolder *ops_folders(Gen *g, const char *dir, int *count);
 
 /* ---- cuts.c: calls in parts ------------------------------------------------------ */
 
-void cuts_read(Gen *g, OpInfo *info); /* from gen/lua/op.lua's form on top of the stack */
+void cuts_read(Gen *g, OpInfo *info); /* from op_cuts.lua's form on top of the stack */
 /* The node's operands cut along the axis: parts of inputs, then of outputs; sections: of a free
  * axis, or NULL for one. Returns NULL if the rule excludes this call. Needs a protected call. */
 PartState *cuts_parts(Gen *g, const Node *node, const Cut *cut, const Sections *sections);

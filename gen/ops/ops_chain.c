@@ -192,7 +192,7 @@ static OpRule *make_op(Gen *g, const Chain *c)
     const OpInfo *last = c->node[c->n_nodes - 1]->op->info;
     OpRule *op = gen_alloc(g, sizeof *op);
     int make = ops_load_function(g, "gen/lua/formula_chain.lua");
-    int checker = ops_load_function(g, "gen/lua/op.lua");
+    int checker = ops_load_checker(g);
 
     *op = (OpRule){.name = name_of(g, c)};
     op->folder = gen_printf(g, "formulas/%s", op->name);

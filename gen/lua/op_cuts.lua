@@ -1,0 +1,144 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- op_cuts.lua: along which axes parts of a call are calls of the same op. In: a check of
+-- gen/lua/op.lua whose operands and dims are known. Out: `cuts` in the plain form that
+-- gen/ops/cuts.c reads; problems of the check. The language:
+--
+--   cuts = { t = { dw = "sum" }, heads = { qkv = { 2, "heads", "kv_heads" }, ... } }
+--
+-- The call on part p of P of its operands gives part p of its results. A key is a dim of the
+-- inputs, or an int attribute. Operands with that dim are cut along it; the others are whole, and an
+-- output without it says what it is:
+--   dw = "sum"                    the parts' outputs add up to the whole one
+--   o = 2                         cut along its second dim
+--   qkv = { 2, "heads", "kv_heads", "kv_heads" }
+--                                 that dim consists of sections, here of so many heads; each of them
+--                                 is cut, and a part has its piece of each. (Of dims "2*f", two)
+--   attrs = { "heads", "kv_heads" }   attributes that a part has its share of
+--   ordered = true                the axis itself is never of sections: its order matters
+--   when = function(n) ... end    false: this call cannot be cut so
+-- An axis that is not listed is never cut, and a call whose part fails the rule's `check` is not.
+-- Tests cut random cases by every axis and compare with the whole.
+
+local fmt = string.format
+
+local function sorted_keys(t)
+  local list = {}
+  for k in pairs(t) do list[#list + 1] = k end
+  table.sort(list, function(a, b) return tostring(a) < tostring(b) end)
+  return list
+end
+
+-- Has it no keys but 1 to its length?
+local function is_list(t)
+  return type(t) == "table" and #sorted_keys(t) == #t
+end
+
+-- Where an operand has the axis by its dims text: dim and how many pieces of that size; or nil.
+local function dim_of(dims, axis)
+  local at = 0
+  for token in string.gmatch(dims or "", "%S+") do
+    at = at + 1
+    local times = token == axis and "1" or string.match(token, "^(%d+)%*" .. axis .. "$")
+    if times then return at, math.tointeger(times) end
+  end
+end
+
+-- How the call's operand o is cut, by what the rule says of it.
+local function cut_operand(check, axis, o, says)
+  local is_output = check.operands[o.name] == "output"
+  local cut = { name = o.name, times = 1, weights = {} }
+  if says == nil then
+    cut.dim, cut.times = dim_of(o.dims, axis)
+    if not cut.dim and is_output then
+      check:bad("cuts", axis, fmt("%s has no dim %s, so the cut must say what its parts are",
+                                  o.name, axis),
+                fmt('say %s = "sum" if they add up, or the dim that is cut', o.name))
+    end
+    return cut.dim and cut
+  end
+  if says == "sum" and is_output then
+    cut.sum = true
+    return cut
+  end
+  local list = type(says) == "table" and says or { says }
+  cut.dim = is_list(list) and math.type(list[1]) == "integer" and list[1] >= 1 and list[1] <= 4
+    and list[1]
+  for k = 2, #list do
+    if not check.symbols[list[k]] then cut.dim = nil end
+    cut.weights[k - 1] = list[k]
+  end
+  if not cut.dim then
+    check:bad("cuts", axis, fmt("%s is not cut along a dim", o.name),
+              fmt('say %s = 2, %s = { 2, "heads", "kv_heads" }%s', o.name, o.name,
+                  is_output and ' or "sum"' or ""))
+  end
+  return cut.dim and cut
+end
+
+-- Attributes that a part has its share of.
+local function cut_attrs(check, axis, names)
+  local list, seen = {}, {}
+  if names ~= nil and not is_list(names) then
+    check:bad("cuts", axis, fmt("attrs of cut %s is not a list", axis),
+              'say attrs = { "heads" }')
+    return list
+  end
+  for k, name in ipairs(names or {}) do
+    local spec = (check.rule.attrs or {})[name]
+    if spec ~= "int" and (type(spec) ~= "table" or spec[1] ~= "int") then
+      check:bad("cuts", axis, fmt("cut %s divides %s, which is not an int attribute", axis,
+                                  tostring(name)))
+    elseif seen[name] then
+      check:bad("cuts", axis, fmt("cut %s divides %s twice", axis, name), "name it once")
+    else
+      list[k], seen[name] = name, true
+    end
+  end
+  return list
+end
+
+local function cut_of(check, axis, says)
+  local cut = { axis = axis, free = not (check.rule.attrs or {})[axis], operands = {},
+                ordered = says.ordered == true, when = says.when ~= nil }
+  for _, operands in ipairs { check.out.inputs, check.out.outputs } do
+    for _, o in ipairs(operands) do
+      cut.operands[#cut.operands + 1] = cut_operand(check, axis, o, says[o.name]) or nil
+    end
+  end
+  for _, key in ipairs(sorted_keys(says)) do
+    if key ~= "attrs" and key ~= "when" and key ~= "ordered" and not check.operands[key] then
+      check:bad("cuts", axis, fmt("cut %s has %s, which is not an operand", axis, tostring(key)),
+                "it has operands, attrs, ordered and when")
+    end
+  end
+  if says.when ~= nil and type(says.when) ~= "function" then
+    check:bad("cuts", axis, fmt("when of cut %s is not a function of n", axis))
+  end
+  if says.ordered ~= nil and type(says.ordered) ~= "boolean" then
+    check:bad("cuts", axis, fmt("ordered of cut %s is %s, not true or false", axis,
+                                  tostring(says.ordered)))
+  end
+  cut.attrs = cut_attrs(check, axis, says.attrs)
+  return cut
+end
+
+-- Axes by which a call may be computed in parts.
+return function(check)
+  local out, rule = check.out, check.rule
+  for _, axis in ipairs(sorted_keys(rule.cuts or {})) do
+    local says = rule.cuts[axis]
+    if type(axis) ~= "string" or not check.symbols[axis] then
+      check:bad("cuts", axis, fmt("cut %s is neither a dim of the inputs nor an int attribute",
+                                  tostring(axis)))
+    elseif type(says) ~= "table" then
+      check:bad("cuts", axis, fmt("cut %s is %s, not a table", axis, tostring(says)),
+                fmt('say %s = {}, or %s = { dw = "sum" }', axis, axis))
+    elseif check.inputs_good then
+      out.cuts[#out.cuts + 1] = cut_of(check, axis, says)
+    end
+  end
+  if rule.cuts and (rule.expands or check.optimizer) then
+    check:bad("cuts", nil, rule.expands and "the ops that a fused op stands for have cuts"
+              or "an optimizer has no cuts", "leave it out")
+  end
+end
