@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuts.c: how a call of an op is computed in parts. In: `cuts` of op.lua, as
- * gen/lua/op_cuts.lua has checked it, and a node. Out: where each operand is cut. Which cut a
- * node takes is decided by graph/split.c; tests/ops/op_test_cuts.lua compares parts with
- * the whole. */
+ * gen/lua/op_cuts.lua has checked it, and a node. Out: where each operand is cut. Which
+ * cut a node takes is decided by graph/split.c; tests/ops/op_test_cuts.lua compares parts
+ * with the whole. */
 #include "base/sandbox.h"
 #include "ops/ops.h"
 
