@@ -865,15 +865,15 @@
 ---@field end_id integer token that ends a document
 
 ---@class (exact) fsdpgen.trainer.parts
----@field tensor? integer parts of heads and features; trainers have 1 so far, --dump=split shows others
+---@field tensor? integer parts of heads and features, which `mesh.tensor` ranks share
 ---@field context? integer parts of a sequence
 ---@field dtype? "f32" type of sums over parts
 
 ---@class (exact) fsdpgen.trainer.mesh
 ---@field replicate? integer copies of the model
 ---@field shard? integer ranks that share one copy
+---@field tensor? integer tensor parallelism: ranks that share the parts of `parts.tensor`
 ---@field node? integer ranks per node: reductions sum within nodes first, so that fewer bytes cross between nodes; the cpu target simulates nodes
----@field tensor? integer tensor parallelism
 ---@field expert? integer expert parallelism
 ---@field pipeline? integer pipeline stages
 ---@field context? integer context parallelism

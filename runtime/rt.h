@@ -65,7 +65,11 @@ typedef struct RtParam {
     int64_t elems;           /* of all parts */
     int n_dims;
     int64_t dim[RT_MAX_DIMS];
-    int cut_dim;             /* the axes of its segment cut it along this dim, in equal parts */
+    int boxes;               /* it is stored as: pieces along cut_dim, of each section of that dim;
+                              * 0 or 1: one for each rank along the axes of its segment */
+    int cut_dim;
+    int n_sections;          /* 0: one */
+    const int64_t *sections; /* elements of cut_dim */
     int init;                /* RT_INIT_* */
     double init_std;
     double weight_decay;     /* of this parameter */
@@ -207,6 +211,8 @@ typedef struct RtTrainer {
     RtGroup replicate;               /* the bits of copies in the mesh: for counters */
     RtGroup nodes;                   /* the bits of nodes; 0: one node */
     RtGroup data;                    /* ranks that compute different leaves; together, all leaves */
+    int parts;                       /* parts of a step; 0 or 1: it is computed whole */
+    RtGroup tensor;                  /* ranks that share them */
     RtDtype param_dtype, reduce_dtype, master_dtype, moments_dtype;
     int64_t seq_tokens, vocab;
     int64_t micro_batch;             /* sequences */
@@ -288,6 +294,53 @@ struct Rt {
 
 static inline void *rt_symmetric(const Rt *rt, int64_t offset) { return rt->symmetric + offset; }
 static inline void *rt_local(const Rt *rt, int64_t offset) { return rt->local + offset; }
+
+/* ---- parts ----------------------------------------------------------------------- */
+
+/* A step is computed in parts, of which each rank along a mesh axis has some, one after the other. In
+ * a meet each part gets what it needs of a value of which it has a part. The result of a meet is
+ * that of one function of all parts, in their order, whoever computes them. */
+enum { RT_MAX_PARTS = 64 };
+typedef struct RtParts {
+    Rt *rt;
+    int here;                        /* the number of parts that this rank computes: */
+    int first;                       /* this one of all, and those that follow */
+    int all;
+    const void *from[RT_MAX_PARTS];  /* of a meet: what this rank's parts have */
+    void *to[RT_MAX_PARTS];
+} RtParts;
+RtParts *rt_parts(Rt *rt);
+
+/* from: what each of all parts has. Writes what part `part` needs; beta 1 adds it. */
+typedef void RtMeetKernel(int part, const void *const *from, void *to, float beta);
+/* Joins the ranks that share the parts. `from` is in the symmetric space if there are several. `to`
+ * of the first n parts here is written; 1: all parts share the result. */
+void rt_meet(RtParts *parts, RtMeetKernel *kernel, float beta, int n);
+
+/* For such kernels: rows of `bytes` consecutive bytes, the next ones a stride further on. */
+void rt_meet_rows(void *to, int64_t to_stride, const void *from, int64_t from_stride,
+                  int64_t bytes, int64_t rows);
+
+/* from, to: expressions of p, a part of this rank. To each part its own; to all parts one; to each
+ * part a piece of what all have, which joins no ranks. */
+#define RT_MEET(parts, kernel, from_p, to_p, beta) \
+    do { \
+        for (int p = 0; p < (parts)->here; p++) { \
+            (parts)->from[p] = (from_p); \
+            (parts)->to[p] = (to_p); \
+        } \
+        rt_meet(parts, kernel, beta, (parts)->here); \
+    } while (0)
+#define RT_MEET_WHOLE(parts, kernel, from_p, to_all, beta) \
+    do { \
+        for (int p = 0; p < (parts)->here; p++) \
+            (parts)->from[p] = (from_p); \
+        (parts)->to[0] = (to_all); \
+        rt_meet(parts, kernel, beta, 1); \
+    } while (0)
+#define RT_PIECE(parts, kernel, from_all, to_p, beta) \
+    for (int p = 0; p < (parts)->here; p++) \
+        kernel((parts)->first + p, &(const void *){ (from_all) }, (to_p), beta)
 
 int rt_main(const RtTrainer *trainer, int argc, char **argv);
 

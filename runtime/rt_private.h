@@ -37,8 +37,8 @@ enum {
 /* ---- the page that all ranks and launchers share --------------------------------- */
 
 /* Streams of collectives; rt.h has RT_GATHER and RT_REDUCE. RT_CONTROL: small exchanges of the
- * step; RT_MAIL: exchanges of saves. */
-enum { RT_CONTROL = 2, RT_MAIL = 3, RT_STREAMS = 4, RT_SUM_WORDS = 256 };
+ * step; RT_MAIL: exchanges of saves; RT_JOIN: begins and ends of meets. */
+enum { RT_CONTROL = 2, RT_MAIL = 3, RT_JOIN = 4, RT_STREAMS = 5, RT_SUM_WORDS = 256 };
 enum { RT_MAX_SAID = 128 };
 
 /* Places of a rank outside the step. */
@@ -173,6 +173,7 @@ typedef struct RtState {
     bool evaluated;       /* after this step */
     RtBest best;
     int64_t valid_tokens; /* targets of all ranks: the divisor of loss and gradient */
+    RtParts parts;
     uint64_t superacc[RT_SUPERACC_WORDS];
     double beta1_power, beta2_power; /* beta^t after t updates */
     bool skip; /* no update in this step: loss or norm is not finite, or there is no target */

@@ -197,17 +197,19 @@ static bool writes_trainer(const Gen *g)
 static void check_mesh(Check *c, bool batches_good)
 {
     Gen *g = c->g;
-    int64_t replicate, shard, world, node;
+    int64_t replicate, shard, tensor, world, node;
     const Target *target;
 
     if (!value_int(c, "mesh.replicate", &replicate) ||
-        !value_int(c, "mesh.shard", &shard))
+        !value_int(c, "mesh.shard", &shard) || !value_int(c, "mesh.tensor", &tensor))
         return;
-    world = replicate * shard;
+    world = replicate * shard * tensor;
     if (world > MAX_RANKS) {
         COMPLAIN(c, mesh_path(c), gen_printf(g, "use at most %d ranks", MAX_RANKS),
-                 "mesh: %lld ranks (replicate %lld x shard %lld) are more than %d",
-                 (long long)world, (long long)replicate, (long long)shard, MAX_RANKS);
+                 "mesh: %lld ranks (replicate %lld x shard %lld%s) are more than %d",
+                 (long long)world, (long long)replicate, (long long)shard,
+                 tensor > 1 ? gen_printf(g, " x tensor %lld", (long long)tensor) : "",
+                 MAX_RANKS);
         return;
     }
     if (world > STARTED_RANKS && writes_trainer(g))
@@ -233,10 +235,10 @@ static void check_mesh(Check *c, bool batches_good)
                  "trainer of %lld can be read and compiled, not run",
                  target->name, (long long)target->most_ranks, (long long)world);
     if (batches_good)
-        check_ranks(c, world);
+        check_ranks(c, replicate * shard);
 }
 
-/* Passes up to split know parts. */
+/* Passes up to split know parts whatever the target. */
 static bool shows_parts(const Gen *g)
 {
     static const char *const passes[] = {"load",   "check", "ops",  "graph",
@@ -248,16 +250,30 @@ static bool shows_parts(const Gen *g)
     return false;
 }
 
+/* Ranks along tensor share the parts, each an equal number of them. */
 static void check_parts(Check *c)
 {
-    int64_t tensor;
+    const Target *target = target_named(value_kind(c, "target"));
+    int64_t parts, ranks;
 
-    if (value_int(c, "parts.tensor", &tensor) && tensor > 1 && !shows_parts(c->g))
+    if (!value_int(c, "parts.tensor", &parts) || !value_int(c, "mesh.tensor", &ranks))
+        return;
+    if (parts % ranks)
         COMPLAIN(
-            c, "parts.tensor",
-            "leave it out, or write tensor = 1; --dump=split shows the graph in parts",
-            "parts.tensor: trainers are made of 1 part so far, not %lld",
-            (long long)tensor);
+            c, "mesh.tensor",
+            gen_printf(c->g,
+                       "write parts = { tensor = %lld }: it changes rounding and the "
+                       "numerics hash; the number of ranks does not",
+                       (long long)ranks),
+            "mesh.tensor: %lld ranks do not share %lld part%s (parts.tensor) equally",
+            (long long)ranks, (long long)parts, parts > 1 ? "s" : "");
+    else if (parts > 1 && !target->parts && !shows_parts(c->g))
+        COMPLAIN(c, "parts.tensor",
+                 "leave it out, or use target = cpu {}; --dump=split shows the graph in "
+                 "parts",
+                 "parts.tensor: trainers of the %s target compute in 1 part so far, not "
+                 "%lld",
+                 target->name, (long long)parts);
 }
 
 static void check_dtypes(Check *c)

@@ -191,6 +191,7 @@ static void fill_cuda(Check *c, Model *m)
 static const Target targets[] = {
     {
         .name = "cpu",
+        .parts = true,
         .kernel_file = "cpu.c",
         .workspace = "workspace",
         .budget_field = "target.memory",

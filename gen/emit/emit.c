@@ -101,6 +101,8 @@ void emit_open_engine(Emit *e)
     run_lua_file(e, "gen/lua/template.lua");
     lua_pushcfunction(e->L, load_chunk);
     lua_setfield(e->L, -2, "load");
+    run_lua_file(e, "gen/lua/template_span.lua");
+    lua_setfield(e->L, -2, "span");
     run_lua_file(e, "gen/lua/template_cuda.lua");
     lua_setfield(e->L, -2, "cuda");
     run_lua_file(e, "gen/lua/template_capped.lua");

@@ -9,6 +9,7 @@
 #include "emit/emit_step.h"
 #include "base/names.h"
 #include "base/show.h"
+#include "plan/plan.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -263,6 +264,17 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
 
 /* ---- binders --------------------------------------------------------------------- */
 
+/* The shape of what a call has of a parameter: all of it, or a part's box. */
+static const char *part_shape(Gen *g, const ClassParam *decl)
+{
+    int64_t dim[MAX_DIMS];
+
+    memcpy(dim, decl->dim, sizeof dim);
+    if (g->in_parts && decl->mark.kind == PART_CUT)
+        dim[decl->mark.dim] /= g->model.parts_tensor;
+    return show_shape(g, dim, decl->n_dims);
+}
+
 static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad)
 {
     lua_State *L = s->e->L;
@@ -281,7 +293,12 @@ static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad
         emit_str(L, "base", base_name(s->g, bases, base));
         emit_str(L, "type", dtype_ctype(param_dtype(s->g, decl, grad)));
         emit_int(L, "offset", offset);
-        emit_str(L, "shape", show_shape(s->g, decl->dim, decl->n_dims));
+        emit_int(L, "part_bytes",
+                 decl->mark.kind == PART_CUT
+                     ? layout_box_stride(block_param(s->g, b->ins, p)) *
+                           dtype_bytes(param_dtype(s->g, decl, grad))
+                     : 0);
+        emit_str(L, "shape", part_shape(s->g, decl));
         emit_bool(L, "tied", decl->tied_global);
         lua_rawseti(L, -2, ++n);
     }
@@ -343,14 +360,14 @@ static const char *binder_arg(Steps *s, const Binder *b, const SpanArg *arg)
     int buffer = role_buffer(g, b->ins, arg, &role);
 
     switch (arg->kind) {
-    case ARG_PARAMS:
-        return "&w";
+    case ARG_PARAMS: /* in parts an array, one struct for each */
+        return g->in_parts ? "w" : "&w";
     case ARG_GRADS:
-        return "&dw";
+        return g->in_parts ? "dw" : "&dw";
     case ARG_SAVED:
-        return "&kept";
+        return g->in_parts ? "kept" : "&kept";
     case ARG_SCRATCH:
-        return "&temp";
+        return g->in_parts ? "temp" : "&temp";
     case ARG_LOSS:
         return "rt_loss_slot(rt)";
     case ARG_LOSS_SCALE:
@@ -377,6 +394,8 @@ static void push_binder_call(Steps *s, const Binder *b, const Span *span)
     lua_newtable(L);
     if (emit_on_device(s->e))
         push_string(L, "rt");
+    if (s->g->in_parts)
+        push_string(L, "rt_parts(rt)");
     for (int a = 0; a < span->n_args; a++)
         push_string(L, binder_arg(s, b, &span->args[a]));
     lua_setfield(L, -2, "args");
@@ -408,6 +427,14 @@ static void push_binder_calls(Steps *s, const Binder *b)
     lua_setfield(L, -2, "calls");
 }
 
+/* The slab of part p: ", saved + p * 4096". */
+static const char *slab_part(Gen *g, const char *name, int64_t bytes)
+{
+    return g->in_parts ? gen_printf(g, ", %s + p * %lld", name,
+                                    (long long)plan_part_stride(bytes))
+                       : gen_printf(g, ", %s", name);
+}
+
 /* How a binder finds saved values: through a function per class, or another one if some
  * of them are dropped and computed again. */
 static const char *saved_call(Steps *s, const Binder *b)
@@ -416,8 +443,12 @@ static const char *saved_call(Steps *s, const Binder *b)
 
     if (!saved && !dropped)
         return NULL;
-    return gen_printf(s->g, "%s_saved%s_at(rt%s%s)", b->cls->name, dropped ? "_some" : "",
-                      saved ? ", saved" : "", dropped ? ", dropped" : "");
+    return gen_printf(
+        s->g, "%s_saved%s_at(rt%s%s)", b->cls->name, dropped ? "_some" : "",
+        saved
+            ? slab_part(s->g, "saved", dropped ? b->cls->kept_bytes : b->cls->saved_bytes)
+            : "",
+        dropped ? slab_part(s->g, "dropped", b->cls->dropped_bytes) : "");
 }
 
 /* One function of bind.c: turns offsets into the pointers of a class's saved values. */
@@ -446,14 +477,23 @@ static void push_saver(Steps *s, const Class *c, bool some)
     lua_setfield(L, -2, "fields");
 }
 
+/* Of the scratch that a binder's spans share; what runs again has the forward's. */
+static int64_t slab_bytes(const Binder *b)
+{
+    return b->span->phase == PHASE_EVALUATE   ? b->cls->evaluate.scratch_bytes
+           : b->span->phase == PHASE_BACKWARD ? b->cls->backward.scratch_bytes
+                                              : b->cls->forward.scratch_bytes;
+}
+
 /* How a binder finds the values that its kernels pass to each other; NULL: there are
  * none. */
 static const char *scratch_call(Steps *s, const Binder *b)
 {
     return b->ins->scratch < 0 || scratch_members(s->g, b->cls, b->span->phase).count == 0
                ? NULL
-               : gen_printf(s->g, "%s_at(rt, scratch)",
-                            scratch_struct(s->g, b->cls, b->span->phase));
+               : gen_printf(s->g, "%s_at(rt%s)",
+                            scratch_struct(s->g, b->cls, b->span->phase),
+                            slab_part(s->g, "scratch", slab_bytes(b)));
 }
 
 /* Field `slabs`: the functions for these values. */
@@ -513,6 +553,11 @@ void bind_push_binders(Steps *s)
     Gen *g = s->g;
     lua_State *L = s->e->L;
 
+    emit_bool(L, "in_parts", g->in_parts);
+    emit_int(L, "here", plan_parts(g));
+    emit_str(L, "slab_space",
+             g->in_parts && g->model.mesh.axis[AXIS_TENSOR].bits ? "rt_symmetric"
+                                                                 : "rt_local");
     lua_newtable(L);
     for (int k = 0; k < s->binders.count; k++) {
         const Binder *b = &s->binders.items[k];

@@ -11,6 +11,7 @@
 #include "base/names.h"
 #include "ops/ops.h"
 #include "base/show.h"
+#include "plan/plan.h"
 
 #include <string.h>
 
@@ -33,19 +34,77 @@ static const Saved *own_field(const Class *c, const Value *v)
     return s && s->value == v ? s : NULL;
 }
 
+/* A member of a struct of pointers; in parts, of an array with a struct for each part.
+ * What all parts have lies with the first. */
+static const char *member(Emit *e, const char *of, const Value *v, const char *name)
+{
+    const char *to = !e->g->in_parts              ? "->"
+                     : v->part.kind == PART_WHOLE ? "[0]."
+                                                  : "[p].";
+
+    return gen_printf(e->g, "%s%s%s", of, to, name);
+}
+
+/* An argument; in parts those of a rank follow each other. */
+static const char *argument(Emit *e, const Value *v, const char *name)
+{
+    if (!e->g->in_parts || v->part.kind == PART_WHOLE)
+        return name;
+    return gen_printf(e->g, "%s + p * %lld", name,
+                      (long long)(plan_part_stride(v->bytes) / dtype_bytes(v->dtype)));
+}
+
+/* The argument of the span whose bytes a value shares because an in-place op made it
+ * there; NULL if there is none, or if it is the argument itself. */
+static const Value *lies_on(const Span *s, const Value *v)
+{
+    ArgKind kind;
+
+    switch (v->loc) {
+    case LOC_IN:
+        kind = ARG_IN;
+        break;
+    case LOC_OUT:
+        kind = ARG_OUT;
+        break;
+    case LOC_DIN:
+        kind = ARG_DIN;
+        break;
+    case LOC_DOUT:
+        kind = ARG_DOUT;
+        break;
+    default:
+        return NULL;
+    }
+    for (int a = 0; a < s->n_args; a++)
+        if (s->args[a].kind == kind && s->args[a].index == v->loc_index)
+            return s->args[a].value == v ? NULL : s->args[a].value;
+    gen_die("%s: no argument holds %s", s->name, v->name);
+}
+
+/* For a value in the bytes of a saved one, before or after it: those bytes. */
+static const char *in_place_of(Emit *e, const Value *v, const Saved *s)
+{
+    const char *field = name_saved(e->g, s->value->name), *type = dtype_ctype(v->dtype);
+    bool same = !strcmp(type, dtype_ctype(s->value->dtype));
+
+    field = member(e, "saved", v, field);
+    return same ? field : gen_printf(e->g, "(%s *)%s", type, field);
+}
+
 /* The C expression of a value inside a span. */
 static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c,
                               const Span *s, const Value *v)
 {
+    const Value *on;
+
     if (c && own_field(c, v))
-        return gen_printf(e->g, "saved->%s", name_saved(e->g, v->name));
+        return member(e, "saved", v, name_saved(e->g, v->name));
     switch (v->loc) {
     case LOC_PARAM:
-        return gen_printf(e->g, "w->%s",
-                          name_param(e->g, c->params.items[v->loc_index].ident));
+        return member(e, "w", v, name_param(e->g, c->params.items[v->loc_index].ident));
     case LOC_GRAD:
-        return gen_printf(e->g, "dw->%s",
-                          name_param(e->g, c->params.items[v->loc_index].ident));
+        return member(e, "dw", v, name_param(e->g, c->params.items[v->loc_index].ident));
     case LOC_LOSS:
         return "loss";
     case LOC_LOGITS:
@@ -56,11 +115,16 @@ static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c
     case LOC_OUT:
     case LOC_DIN:
     case LOC_DOUT:
-    case LOC_DATA:
+        on = e->g->in_parts ? lies_on(s, v) : NULL;
+        return argument(e, v, local_name(e, kernels, on ? on->name : v->name));
     case LOC_SAVED:
+        if (e->g->in_parts)
+            return in_place_of(e, v, &c->saved.items[v->loc_index]);
+        return local_name(e, kernels, v->name);
+    case LOC_DATA:
         return local_name(e, kernels, v->name);
     case LOC_SCRATCH:
-        return scratch_value(e->g, c, s->phase, v);
+        return member(e, "scratch", v, scratch_value(e->g, c, s->phase, v));
     case LOC_NONE:
         break;
     }
@@ -126,44 +190,6 @@ static const char *arg_note(Emit *e, const SpanArg *a)
                     : NULL;
 }
 
-/* The argument of the span whose bytes a value shares because an in-place op made it
- * there; NULL if there is none, or if it is the argument itself. */
-static const Value *lies_on(const Span *s, const Value *v)
-{
-    ArgKind kind;
-
-    switch (v->loc) {
-    case LOC_IN:
-        kind = ARG_IN;
-        break;
-    case LOC_OUT:
-        kind = ARG_OUT;
-        break;
-    case LOC_DIN:
-        kind = ARG_DIN;
-        break;
-    case LOC_DOUT:
-        kind = ARG_DOUT;
-        break;
-    default:
-        return NULL;
-    }
-    for (int a = 0; a < s->n_args; a++)
-        if (s->args[a].kind == kind && s->args[a].index == v->loc_index)
-            return s->args[a].value == v ? NULL : s->args[a].value;
-    gen_die("%s: no argument holds %s", s->name, v->name);
-}
-
-/* For a value in the bytes of a saved one, before or after it: those bytes. */
-static const char *in_place_of(Emit *e, const Value *v, const Saved *s)
-{
-    const char *field = name_saved(e->g, s->value->name), *type = dtype_ctype(v->dtype);
-    bool same = !strcmp(type, dtype_ctype(s->value->dtype));
-
-    return same ? gen_printf(e->g, "saved->%s", field)
-                : gen_printf(e->g, "(%s *)saved->%s", type, field);
-}
-
 /* The values that a span uses and that are not arguments, in order of first use: its
  * variables. */
 static void push_locals(Emit *e, const KernelList *kernels, const Class *c, const Span *s)
@@ -175,7 +201,7 @@ static void push_locals(Emit *e, const KernelList *kernels, const Class *c, cons
     } seen = {0};
 
     lua_newtable(L);
-    for (int i = 0; i < s->n_nodes; i++) {
+    for (int i = 0; !e->g->in_parts && i < s->n_nodes; i++) {
         const Node *n = s->nodes[i];
 
         for (int k = 0; k < n->n_in + n->n_out; k++) {
@@ -236,8 +262,9 @@ static const char *call_beta(Emit *e, const Class *c, const Node *n)
         }
         b = n->add && n->add[i] ? "1.0f"
             : !p                ? "0.0f"
-            : p->tied_global ? gen_printf(e->g, "dw->beta_%s", name_param(e->g, p->ident))
-                             : "dw->beta";
+                 : gen_printf(e->g, "dw%sbeta%s%s", e->g->in_parts ? "[0]." : "->",
+                              p->tied_global ? "_" : "",
+                              p->tied_global ? name_param(e->g, p->ident) : "");
         gen_require(!beta || !strcmp(beta, b), "%s: outputs of one kernel with %s and %s",
                     n->name, beta, b);
         beta = b;
@@ -272,7 +299,8 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
             lua_rawseti(L, -2, ++count);
         }
         if (n->workspace_bytes) {
-            lua_pushstring(L, scratch_workspace(e->g, c, s->phase, n));
+            lua_pushstring(L, member(e, "scratch", n->out[0],
+                                     scratch_workspace(e->g, c, s->phase, n)));
             lua_rawseti(L, -2, ++count);
         }
         if (ops_scaled(e->g, n->op)) {
@@ -285,6 +313,13 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
                         show_shape(e->g, n->out[k]->dim, n->out[k]->n_dims));
         emit_str(L, "kernel", n->kernel);
         emit_str(L, "note", note.s);
+        emit_bool(L, "each", c && e->g->in_parts && !node_whole(n));
+        emit_int(L, "leg", n->leg);
+        emit_str(L, "meet",
+                 !n->op->collective ? NULL
+                 : !node_joins(n)   ? "RT_PIECE"
+                 : node_whole(n)    ? "RT_MEET_WHOLE"
+                                    : "RT_MEET");
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "calls");
@@ -295,7 +330,8 @@ static void push_span(Emit *e, const KernelList *kernels, const Class *c, const 
                       const char *piece)
 {
     lua_State *L = e->L;
-    int rank = emit_on_device(e); /* an argument before those of the span */
+    const bool parts = c && e->g->in_parts;
+    int rank = emit_on_device(e) || parts; /* an argument before those of the span */
 
     lua_newtable(L);
     emit_str(L, "name", c ? s->name : "math_setup");
@@ -314,7 +350,7 @@ static void push_span(Emit *e, const KernelList *kernels, const Class *c, const 
     lua_createtable(L, s->n_args + rank, 0);
     if (rank) {
         lua_newtable(L);
-        emit_str(L, "decl", "Rt *rt");
+        emit_str(L, "decl", parts ? "RtParts *parts" : "Rt *rt");
         lua_rawseti(L, -2, rank);
     }
     for (int i = 0; i < s->n_args; i++) {
@@ -364,16 +400,16 @@ static void push_again(Emit *e, const KernelList *kernels)
     lua_setfield(e->L, -2, "again");
 }
 
-/* Tables and binders support any key of a segment. The kernels do not yet: those of spans
- * compute on whole parameters, and the optimizer's reads weights of one dtype. No
- * description asks for more: fields of other axes are not available yet, and tests/house
- * finds what would make such keys. */
+/* Tables and binders support any key of a segment. The kernels do not yet: the
+ * optimizer's reads weights of one dtype. No description asks for more: fields of other
+ * axes are not available yet, and tests/house finds what would make such keys. */
 void emit_check_math(const Gen *g)
 {
     for (int i = 0; i < g->segments.count; i++) {
         const Segment *s = &g->segments.items[i];
 
-        gen_require(!s->axes, "segment %s: no span computes on parts", s->name);
+        gen_require(!s->axes || g->in_parts, "segment %s: no span computes on parts",
+                    s->name);
         gen_require(!s->trainable || s->dtype == g->model.param_dtype,
                     "segment %s: no optimizer updates weights of its dtype", s->name);
     }

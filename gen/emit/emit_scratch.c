@@ -105,11 +105,11 @@ static const char *member_of(Gen *g, const Class *c, Phase phase, const Value *v
     ScratchList list;
 
     if (!c) /* of constants: emit_step.c rejects it */
-        return "scratch";
+        return "";
     list = scratch_members(g, c, phase);
     for (int i = 0; i < list.count; i++)
         if (list.items[i].value == v && list.items[i].node == n)
-            return gen_printf(g, "scratch->%s", list.items[i].name);
+            return list.items[i].name;
     gen_die("%s: no scratch for %s", c->name, v ? v->name : n->name);
 }
 

@@ -118,6 +118,10 @@ static void push_mesh(Emit *e)
     emit_int(L, "shard", m->mesh.axis[AXIS_SHARD].degree);
     set_group(e, "replicate", m->mesh.axis[AXIS_REPLICATE].bits);
     set_group(e, "data", m->mesh.data);
+    set_group(e, "tensor", m->mesh.axis[AXIS_TENSOR].bits);
+    emit_bool(L, "in_parts", e->g->in_parts);
+    emit_int(L, "parts_tensor", m->parts_tensor);
+    emit_int(L, "here", plan_parts(e->g));
     set_group(e, "all", m->mesh.all);
     set_group(e, "nodes", m->mesh.nodes);
     set_group(e, "summed_first", mesh_summed_first(m));
@@ -479,6 +483,16 @@ static void push_param_matrices(Emit *e, const Param *p)
     emit_int(e->L, "n_matrices", n);
 }
 
+/* "256, 128, 128": the sizes of the sections that boxes have pieces of; NULL: one. */
+static const char *sections_text(Gen *g, const Sections *s)
+{
+    Text t = {.g = g};
+
+    for (int i = 0; i < s->n; i++)
+        text_printf(&t, "%s%lld", i ? ", " : "", (long long)s->elems[i]);
+    return s->n > 1 ? t.s : NULL;
+}
+
 static void push_params(Emit *e)
 {
     Gen *g = e->g;
@@ -498,7 +512,9 @@ static void push_params(Emit *e)
         emit_str(L, "segment", s->macro);
         emit_int(L, "offset_elems", p->offset_elems);
         emit_int(L, "elems", p->elems);
-        emit_int(L, "cut_dim", p->axes ? p->cut_dim : 0);
+        emit_int(L, "cut_dim", layout_boxes(p) > 1 ? p->cut_dim : 0);
+        emit_int(L, "boxes", p->boxes);
+        emit_str(L, "sections", sections_text(g, &p->sections));
         emit_int(L, "n_dims", p->decl->n_dims);
         emit_str(L, "shape", shape);
         emit_str(L, "dims", gen_strndup(g, shape + 1, strlen(shape) - 2));

@@ -63,10 +63,14 @@ Choice *split_choose(Gen *g, const Class *c);
 /* The node as one part computes it: dims and attributes of the part; inferred. Needs a protected
  * call. */
 Node *split_part_node(Gen *g, const Node *n, const Choice *choice);
-/* What a part must have of the gradient: a piece as it has of the parameter, or a part of the sum
- * or all of it, as before. */
-PartState split_gradient(const Class *c, const Value *gradient, const PartState *made);
+/* What a part must have of the gradient: a piece as it has of the parameter, or all of it. */
+PartState split_gradient(const Class *c, const Value *gradient);
 void split_shape(const Gen *g, Value *v); /* the whole dims → those of a part */
+
+/* legs.c */
+void legs_number(const Gen *g, Class *c);
+/* How long a value stays whose last reader is node `last`; -1: it has none. */
+int legs_end(const Gen *g, const Class *c, const Value *v, int last);
 
 /* fuse.c */
 /* Forward nodes, then backward nodes, each after its inputs and otherwise in the old order. */

@@ -83,6 +83,8 @@ struct Node {
     const char *name;        /* given by the architecture, or derived from the first output */
     Phase phase;             /* SETUP: depends on no param, input or data; runs once */
     int piece;               /* of its class: Class.pieces */
+    int leg;                 /* legs.c: nodes of one leg run part after part; all of them for one
+                              * part, then for the next */
     int n_in, n_out, n_attrs;
     Value **in, **out;
     Attr *attrs;             /* sorted by key */
@@ -100,6 +102,21 @@ struct Node {
     const OpRule *part_of;   /* fuse_split.c: the fused op that it is a part of; else NULL */
     Pos pos;                 /* the architecture's call; forward nodes only */
 };
+
+/* Does it join the ranks that compute other parts? A meet does, but for one of what every part has. */
+static inline bool node_joins(const Node *n)
+{
+    return n->op->collective && n->in[0]->part.kind != PART_WHOLE;
+}
+
+/* Is it the same for all parts? Then a rank computes it once. */
+static inline bool node_whole(const Node *n)
+{
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i]->part.kind != PART_WHOLE)
+            return false;
+    return true;
+}
 
 typedef struct ClassParam {
     const char *name;        /* local: "self_attn.qkv_proj.weight" */
@@ -247,12 +264,16 @@ typedef struct Param {       /* one storage tensor; a tied one appears once */
     RankBits axes;           /* ranks along these axes each hold an equal part, cut along cut_dim;
                               * 0: every rank has all of it */
     int cut_dim;
+    int boxes;               /* tensors that it is stored as: its pieces along cut_dim, of each
+                              * section of that dim; 0 or 1: one for each rank along the axes */
+    Sections sections;       /* n 0: one */
     /* checkpoint.c */
     int file;                /* number of its file in a checkpoint: 0, 1, ... */
     int64_t file_elems;      /* elements before it in that file */
     /* shard.c */
     int segment;
-    int64_t held_elems;      /* elements of a rank's part; all of them if axes is 0 */
+    int64_t held_elems;      /* from the first to the last that a rank holds; without axes and
+                              * boxes all of them */
     int64_t offset_elems;    /* in the segment; a multiple of GRAIN_ELEMS */
 } Param;
 

@@ -125,6 +125,8 @@ static void find_lives(SpanRun *x)
         for (int k = 0; k < n->n_out; k++)
             x->first[n->out[k]->id] = x->last[n->out[k]->id] = i;
     }
+    for (int i = 0; i < x->c->values.count; i++)
+        x->last[i] = legs_end(x->g, x->c, x->c->values.items[i], x->last[i]);
 }
 
 static void find_locs(SpanRun *x)
@@ -168,7 +170,8 @@ static bool may_alias(const SpanRun *x, const Node *n, const Value *v, const Val
     for (int i = 0; i < n->n_in; i++)
         times += n->in[i] == v;
     if (times != 1 || v->bytes != out->bytes || x->last[v->id] != n->id ||
-        v->kind != VAL_NODE)
+        v->kind != VAL_NODE ||
+        (v->part.kind == PART_WHOLE) != (out->part.kind == PART_WHOLE))
         return false;
     if (v->loc == LOC_SAVED) /* it dies in the backward, inside the slab */
         return out->loc == LOC_SCRATCH && n->phase == PHASE_BACKWARD;
@@ -495,6 +498,7 @@ static void class_spans(Gen *g, Class *c, KernelNames *names)
         gen_require(c->nodes.items[i]->id == i, "class %s: node ids", c->name);
         name_kernel(g, names, c->nodes.items[i]);
     }
+    legs_number(g, c);
     find_lives(&x);
     find_locs(&x);
     find_aliases(&x);

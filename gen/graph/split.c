@@ -12,9 +12,9 @@
  *    forward: of a gather a sum, of a sum a gather, of a turn the opposite turn.
  * 3. Meets are inserted before the first node that needs them. A value is gathered again
  *    for the backward, so that what is kept is cut; a sum is made once.
- * 4. The gradient of a parameter that is cut is its piece. That of a whole one stays
- *    partial where parts see different tokens: each part is one more leaf of the sum over
- *    ranks. The uses of a parameter agree on this. */
+ * 4. The gradient of a parameter that is cut is its piece, and that of a whole one is
+ *    whole: where parts see different tokens they meet in a sum. Such parameters are
+ *    norms and biases, so it is small. Hence ranks along the axis update them alike. */
 #include "graph/builder.h"
 
 #include <string.h>
@@ -122,46 +122,11 @@ static bool parts_divide(Gen *g)
 
 /* ---- gradients of parameters ----------------------------------------------------- */
 
-PartState split_gradient(const Class *c, const Value *gradient, const PartState *made)
+PartState split_gradient(const Class *c, const Value *gradient)
 {
     const PartState *mark = &c->params.items[gradient->loc_index].mark;
 
-    if (mark->kind == PART_CUT)
-        return *mark;
-    return (PartState){.kind = made->kind == PART_PARTIAL ? PART_PARTIAL : PART_WHOLE};
-}
-
-/* Is the parameter's gradient whole after some use in a class? */
-static bool whole_somewhere(const Gen *g, int param)
-{
-    for (int i = 0; i < g->blocks.count; i++) {
-        const Block *b = &g->blocks.items[i];
-        const Class *c = b->cls;
-
-        for (int k = 0; k < c->values.count; k++) {
-            const Value *v = c->values.items[k];
-
-            if (v->loc == LOC_GRAD && b->param[v->loc_index] == param &&
-                split_gradient(c, v, &v->part).kind == PART_WHOLE)
-                return true;
-        }
-    }
-    return false;
-}
-
-/* Of a whole parameter: one sum over parts can follow its uses only if all of them are
- * partial. */
-static PartState gradient_part(const Split *x, const Value *v)
-{
-    PartState want = split_gradient(x->c, v, &v->part);
-
-    for (int i = 0; want.kind == PART_PARTIAL && i < x->g->blocks.count; i++) {
-        const Block *b = &x->g->blocks.items[i];
-
-        if (b->cls == x->c && whole_somewhere(x->g, b->param[v->loc_index]))
-            want.kind = PART_WHOLE;
-    }
-    return want;
+    return mark->kind == PART_CUT ? *mark : (PartState){0};
 }
 
 /* ---- meets ----------------------------------------------------------------------- */
@@ -218,7 +183,7 @@ static Value *as_part(Split *x, Value *v, const PartState *to, Phase phase, int 
 static void convert_gradient(Split *x, Node *n, int out)
 {
     Value *made = n->out[out], *d;
-    const PartState want = gradient_part(x, made);
+    const PartState want = split_gradient(x->c, made);
     const char *name = made->name;
     Node *m;
 
@@ -347,7 +312,6 @@ static bool run_protected(Split *x, lua_CFunction run)
     return good;
 }
 
-/* Choices of all classes come first: gradients of one parameter must agree. */
 void split_graph(Gen *g)
 {
     const OpRule *meet = ops_role(g, "collective");

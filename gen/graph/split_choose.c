@@ -216,7 +216,7 @@ static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
         const PartState *made = &part[n->n_in + i];
 
         if (v->loc == LOC_GRAD) {
-            const PartState want = split_gradient(x->c, v, made);
+            const PartState want = split_gradient(x->c, v);
 
             price.bytes += moved(x, v, made, &want);
         }

@@ -181,7 +181,7 @@ local trainer = {
       doc = "number of parts in which a value is computed, however many ranks share them",
       fields = {
           { "tensor", "int", min = 1, max = 1024, power_of_two = true, default = 1, neutral = 1,
-            doc = "parts of heads and features; trainers have 1 so far, --dump=split shows others" },
+            doc = "parts of heads and features, which `mesh.tensor` ranks share" },
           { "context", "int", min = 1, max = 1024, default = 1, neutral = 1, only = 1,
             doc = "parts of a sequence" },
           { "dtype", "string", values = { "f32" }, default = "f32", neutral = "f32",
@@ -199,15 +199,15 @@ local trainer = {
             doc = "copies of the model" },
           { "shard", "int", min = 1, max = 4096, default = 1, hash = axes.shard,
             doc = "ranks that share one copy" },
+          { "tensor", "int", min = 1, max = 1024, power_of_two = true, default = 1, hash = axes.tensor,
+            doc = "tensor parallelism: ranks that share the parts of `parts.tensor`" },
           { "node", "int", min = 1, max = 4096,
             default = function(t)
-                return t.replicate * t.shard
+                return t.replicate * t.shard * t.tensor
             end,
             default_text = "all ranks",
             doc = "ranks per node: reductions sum within nodes first, so that fewer bytes cross "
                 .. "between nodes; the cpu target simulates nodes" },
-          { "tensor", "int", min = 1, max = 1024, default = 1, hash = axes.tensor, only = 1,
-            doc = "tensor parallelism" },
           { "expert", "int", min = 1, max = 1024, default = 1, only = 1,
             doc = "expert parallelism" },
           { "pipeline", "int", min = 1, max = 1024, default = 1, hash = axes.pipeline, only = 1,

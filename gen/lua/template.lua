@@ -42,8 +42,8 @@ local template = {}
 
 -- C replaces this by its own `load`: the sandbox has none.
 template.load = load
--- C sets these to the results of template_cuda.lua and template_capped.lua.
-template.cuda, template.capped = nil, nil
+-- C sets these to the results of template_span.lua, template_cuda.lua and template_capped.lua.
+template.span, template.cuda, template.capped = nil, nil, nil
 
 local fmt, rep, sub = string.format, string.rep, string.sub
 local find, byte = string.find, string.byte
@@ -159,26 +159,6 @@ local function note(code, reason, column)
   return sub(above, 2) .. left(last, math.min(column or 0, room)) .. " " .. comment
 end
 
--- The C of a span: its variables, then one kernel per line. result: "void ".
-local function span_function(s, result)
-  local args, out = {}, {}
-  for i, a in ipairs(s.args) do args[i] = a.decl end
-  out[1] = call(result .. s.name .. "(", args, ")") .. "\n{"
-  local types = widest(s.locals, function(l) return l.type end)
-  local names = widest(s.locals, function(l) return l.name end)
-  local places = widest(s.locals, function(l) return l.on end)
-  for _, l in ipairs(s.locals) do
-    out[#out + 1] = "    " .. left(l.type, types) .. " *const " .. left(l.name, names) .. " = "
-      .. left(l.on .. ";", places + 1) .. " /* " .. l.shape .. ", in place */"
-  end
-  if #s.locals > 0 then out[#out + 1] = "" end
-  for _, c in ipairs(s.calls) do
-    out[#out + 1] = note(call("    " .. c.kernel .. "(", c.args, ");"), c.note, 70)
-  end
-  out[#out + 1] = "}\n"
-  return concat(out, "\n")
-end
-
 -- Where the parenthesis that opens at `i` closes; nil if it does not.
 local function closing(text, i)
   local depth = 0
@@ -276,9 +256,11 @@ local base = {
   cstr = cstr, ctext = ctext, real = real, left = left, right = right, widest = widest,
   plural = plural,
   call = call, note = note, section = section, align_headings = align_headings, align_calls = align_calls,
-  span_function = span_function, kernel_prototype = kernel_prototype,
+  kernel_prototype = kernel_prototype,
   kernel_shared = kernel_shared,
 }
+
+function base.span_function(s, result) return template.span(base, s, result) end
 
 -- ---- kernels: operands to C -----------------------------------------------------------
 

@@ -3,10 +3,13 @@
  * for a box of a parameter and a mesh coordinate, the runs of elements that are
  * consecutive both in the parameter and in the part of the segment there.
  *
- * A parameter with axes is cut along cut_dim into as many equal parts as the axes have
- * ranks; ranks whose number along the axes is c hold part c. A part is a tensor of its
- * own: row-major, with the parameter's dims except for the shorter cut_dim. It starts at
- * offset_elems of the segment. Then the segment of these parts is cut into shards.
+ * A parameter is stored as boxes: one, or parts.tensor of them, cut along cut_dim: box p
+ * has the p-th piece of each section of that dim (of the rows of q, of k and of v). A box
+ * is a tensor of its own, row-major, so that the product of a part reads consecutive
+ * memory. Ranks whose number along the parameter's axes is c hold the c-th equal share
+ * of the boxes. The first starts at offset_elems of the segment, each further one at the
+ * next multiple of GRAIN_ELEMS. Then the segment is cut into shards. So what a chunk of
+ * GRAIN_ELEMS contains depends on the number of boxes, and not on who holds them.
  *
  * runtime/state/rt_map.c is the same map in a trainer. */
 #include "plan/plan.h"
@@ -43,33 +46,60 @@ RankBits layout_same(const Gen *g, const Segment *s)
 
 /* ---- the map --------------------------------------------------------------------- */
 
-/* The intersection of a box with the part of its parameter at one number along the
- * axes. */
+int layout_boxes(const Param *p)
+{
+    return p->boxes > 1 ? p->boxes : group_ranks(p->axes);
+}
+
+int layout_held_boxes(const Param *p)
+{
+    return layout_boxes(p) / group_ranks(p->axes);
+}
+
+int64_t layout_box_elems(const Param *p)
+{
+    return p->elems / layout_boxes(p);
+}
+
+int64_t layout_box_stride(const Param *p)
+{
+    return round_up(layout_box_elems(p), GRAIN_ELEMS);
+}
+
+/* The intersection of a box of indices with one section of a stored box. */
 typedef struct BoxPart {
     const Param *p;
-    int64_t dim[MAX_DIMS];                /* of the part */
-    int64_t first[MAX_DIMS];              /* where its indices start in the parameter */
-    int64_t from[MAX_DIMS], to[MAX_DIMS]; /* of the box, relative to the part */
-    int last;                             /* the dims after it are whole in the part and
-                                           * in the parameter: */
+    int64_t offset;                       /* of the stored box in its segment */
+    int64_t dim[MAX_DIMS];                /* of the stored box */
+    int64_t first[MAX_DIMS];              /* an index here plus this is the parameter's */
+    int64_t from[MAX_DIMS], to[MAX_DIMS]; /* of the intersection, here */
+    int last;                             /* the dims after it are whole in the stored box
+                                           * and in the parameter: */
     int64_t row;                          /* so this many elements are consecutive */
     int64_t lo, hi;                       /* elements of the segment, there */
     RunFn fn;
     void *ctx;
 } BoxPart;
 
-/* False if it is empty. */
-static bool box_part(BoxPart *b, const Box *box, int along)
+/* A piece of a section of the cut dim: where it starts, in the parameter and in the
+ * stored box, and how long it is. */
+typedef struct SectionPiece {
+    int64_t first, at, size;
+} SectionPiece;
+
+/* False if the intersection is empty. */
+static bool box_part(BoxPart *b, const Box *box, const SectionPiece *piece)
 {
     const Param *p = b->p;
-    const int n = p->decl->n_dims;
+    const int n = p->decl->n_dims, boxes = layout_boxes(p);
     for (int d = 0; d < n; d++) {
         const int64_t dim = p->decl->dim[d];
-        const bool cut = p->axes && d == p->cut_dim;
-        b->dim[d] = cut ? dim / group_ranks(p->axes) : dim;
-        b->first[d] = cut ? along * b->dim[d] : 0;
-        b->from[d] = max_i64(box->from[d] - b->first[d], 0);
-        b->to[d] = min_i64(box->to[d] - b->first[d], b->dim[d]);
+        const bool cut = boxes > 1 && d == p->cut_dim;
+        const int64_t at = cut ? piece->at : 0, end = cut ? at + piece->size : dim;
+        b->dim[d] = cut ? dim / boxes : dim;
+        b->first[d] = cut ? piece->first - at : 0;
+        b->from[d] = max_i64(box->from[d] - b->first[d], at);
+        b->to[d] = min_i64(box->to[d] - b->first[d], end);
         if (b->from[d] >= b->to[d])
             return false;
     }
@@ -86,7 +116,7 @@ static bool box_part(BoxPart *b, const Box *box, int along)
 /* Skips indices of dim 0 without elements between lo and hi. False: none has any. */
 static bool skip_rows(BoxPart *b)
 {
-    const int64_t row = b->p->held_elems / b->dim[0], offset = b->p->offset_elems;
+    const int64_t row = layout_box_elems(b->p) / b->dim[0], offset = b->offset;
     if (b->lo > offset)
         b->from[0] = max_i64(b->from[0], (b->lo - offset) / row);
     if (b->hi <= offset)
@@ -109,34 +139,59 @@ static void row_run(const BoxPart *b, int64_t k)
         stride *= dim[d];
         k /= n;
     }
-    const int64_t flat = b->p->offset_elems + held;
+    const int64_t flat = b->offset + held;
     const int64_t from = max_i64(flat, b->lo), to = min_i64(flat + elems, b->hi);
     const Run run = {from - b->lo, element + from - flat, to - from};
     if (from < to)
         b->fn(b->ctx, &run);
 }
 
+static void part_runs(BoxPart *b)
+{
+    int64_t rows = 1;
+    for (int d = 0; d < b->last; d++)
+        rows *= b->to[d] - b->from[d];
+    for (int64_t k = 0; k < rows; k++)
+        row_run(b, k);
+}
+
 void layout_runs(const Gen *g, const Param *p, const Box *box, Coordinate at, RunFn fn,
                  void *ctx)
 {
     const int64_t shard = g->segments.items[p->segment].shard_elems;
+    const int held = layout_held_boxes(p), boxes = layout_boxes(p);
+    const int64_t whole = boxes > 1 ? p->decl->dim[p->cut_dim] : 0;
+    const Sections sections =
+        p->sections.n ? p->sections : (Sections){1, (int64_t[]){whole}};
     BoxPart b = {
         .p = p, .lo = at.part * shard, .hi = (at.part + 1) * shard, .fn = fn, .ctx = ctx};
-    int64_t rows = 1;
-    if (!box_part(&b, box, at.along) || !skip_rows(&b))
-        return;
-    for (int d = 0; d < b.last; d++)
-        rows *= b.to[d] - b.from[d];
-    for (int64_t k = 0; k < rows; k++)
-        row_run(&b, k);
+
+    for (int k = 0; k < held; k++) {
+        SectionPiece piece = {0};
+        int64_t section = 0;
+
+        b.offset = p->offset_elems + k * layout_box_stride(p);
+        for (int s = 0; s < sections.n; s++) {
+            piece.size = sections.elems[s] / boxes;
+            piece.first = section + (at.along * held + k) * piece.size;
+            if (box_part(&b, box, &piece) && skip_rows(&b))
+                part_runs(&b);
+            section += sections.elems[s];
+            piece.at += piece.size;
+        }
+    }
 }
 
 /* ---- stretches of a segment ------------------------------------------------------ */
 
 int64_t layout_between(const Param *p, int64_t lo, int64_t hi)
 {
-    const int64_t from = max_i64(p->offset_elems, lo);
-    return max_i64(0, min_i64(p->offset_elems + p->held_elems, hi) - from);
+    int64_t n = 0;
+    for (int k = 0; k < layout_held_boxes(p); k++) {
+        const int64_t at = p->offset_elems + k * layout_box_stride(p);
+        n += max_i64(0, min_i64(at + layout_box_elems(p), hi) - max_i64(at, lo));
+    }
+    return n;
 }
 
 Stretch layout_share(const Gen *g, const Segment *s, int rank)

@@ -72,6 +72,22 @@ static inline bool segment_has_master(const Model *m, const Segment *s)
 /* Completes a segment whose parameters have been placed: cuts, groups, sizes. */
 void shard_segment(const Gen *g, Segment *s, RankBits over);
 
+/* Parts of parts.tensor that a rank computes; bytes of a slab for all of them, and from one part's
+ * to the next. */
+static inline int plan_parts(const Gen *g)
+{
+    return g->in_parts ? (int)(g->model.parts_tensor / g->model.mesh.axis[AXIS_TENSOR].degree)
+                       : 1;
+}
+static inline int64_t plan_part_stride(int64_t bytes)
+{
+    return round_up(bytes, ARENA_ALIGN_BYTES);
+}
+static inline int64_t plan_parts_bytes(const Gen *g, int64_t bytes)
+{
+    return plan_parts(g) > 1 ? plan_parts(g) * plan_part_stride(bytes) : bytes;
+}
+
 /* ---- layout.c -------------------------------------------------------------------- */
 
 /* A box of a parameter: indices from .. to - 1 of each dim. */
@@ -96,8 +112,15 @@ typedef struct Run {
     int64_t element, elems;
 } Run;
 typedef void (*RunFn)(void *ctx, const Run *run);
+/* The boxes that a parameter is stored as: of all ranks, of one rank; the elements of one, and the
+ * distance from one to the next in a segment. */
+int layout_boxes(const Param *p);
+int layout_held_boxes(const Param *p);
+int64_t layout_box_elems(const Param *p);
+int64_t layout_box_stride(const Param *p);
 /* (parameter, box) -> (mesh coordinate, segment offset): the runs at one coordinate, in
- * the parameter's order. Together, all coordinates have each element of the box once. */
+ * the order of the stored boxes, and of the parameter in each of their sections. Together,
+ * all coordinates have each element of the box once. */
 void layout_runs(const Gen *g, const Param *p, const Box *box, Coordinate at, RunFn fn,
                  void *ctx);
 
@@ -339,13 +362,14 @@ const char *show_tokens(Gen *g, int64_t tokens); /* "a billion tokens", "15 T to
 
 const char *buf_kind_name(BufKind k);
 const InsRule *ins_rule(InsKind k);
+/* A span with meets among ranks is one, too: each of its meets begins and ends together. */
 static inline bool ins_is_collective(const Instr *i)
 {
-    return ins_rule(i->kind)->collective;
+    return ins_rule(i->kind)->collective || (i->kind == INS_SPAN && i->group);
 }
 static inline bool ins_is_closed(const Instr *i)
 {
-    return ins_rule(i->kind)->closed;
+    return ins_rule(i->kind)->closed || (i->kind == INS_SPAN && i->group);
 }
 const char *ins_place(Gen *g, const Instr *i); /* for a span: "layers.7.mlp_up" */
 const char *ins_label(Gen *g, const Instr *i); /* "layers.7 forward" */

@@ -80,9 +80,10 @@ static void add_segment(Gen *g, Unit *u, const Param *like, const int *ids, int 
             continue;
         s->params[s->n_params++] = ids[i];
         p->segment = s->id;
-        p->held_elems = p->elems / group_ranks(p->axes);
+        p->held_elems =
+            (layout_held_boxes(p) - 1) * layout_box_stride(p) + layout_box_elems(p);
         p->offset_elems = round_up(end_of(g, s, s->n_params - 1), GRAIN_ELEMS);
-        s->used_elems += p->held_elems;
+        s->used_elems += layout_held_boxes(p) * layout_box_elems(p);
     }
     shard_segment(g, s, g->model.mesh.axis[AXIS_SHARD].bits);
 }
@@ -314,10 +315,60 @@ static void warn_large_unit(Gen *g, const Wrap *w)
              show_bytes(g, s.unit * dtype_bytes(m->reduce_dtype)));
 }
 
+/* A parameter that parts.tensor cuts is stored as a box for each part; ranks along the
+ * axis hold equal shares of them. */
+static void place_boxes(Gen *g)
+{
+    for (int i = 0; g->in_parts && i < g->params.count; i++) {
+        Param *p = &g->params.items[i];
+        const PartState *mark = &p->decl->mark;
+        if (mark->kind != PART_CUT)
+            continue;
+        if (p->matrix) {
+            diag_add(g, DIAG_ERROR, model_pos(g, "parts.tensor"),
+                     "use an optimizer that works element by element, or write "
+                     "parts.tensor = 1",
+                     "parts.tensor: %s is cut into parts, but the optimizer treats it as "
+                     "a whole",
+                     p->name);
+            return;
+        }
+        p->axes = g->model.mesh.axis[AXIS_TENSOR].bits;
+        p->boxes = (int)g->model.parts_tensor;
+        p->cut_dim = mark->dim;
+        p->sections = mark->sections;
+    }
+}
+
+/* Ranks exchange values; weights they have from those with the same boxes. */
+static void check_met_params(Gen *g)
+{
+    for (int i = 0; i < g->classes.count; i++) {
+        const Class *c = g->classes.items[i];
+
+        for (int k = 0; k < c->nodes.count; k++) {
+            const Node *n = c->nodes.items[k];
+            const Value *v = n->in ? n->in[0] : NULL;
+
+            if (node_joins(n) && v->kind == VAL_PARAM)
+                diag_add(
+                    g, DIAG_ERROR, model_pos(g, "mesh.tensor"),
+                    "mark it otherwise in the architecture, or write mesh.tensor = 1",
+                    "mesh.tensor: a part needs more of %s of %s than its box",
+                    c->params.items[v->index].name, c->name);
+        }
+    }
+}
+
 void shard_params(Gen *g)
 {
     Wrap w = wrap_partition(g);
     int *ids = gen_alloc(g, sizeof(int) * (size_t)(g->params.count + 1));
+    if (diag_errors(g))
+        return;
+    place_boxes(g);
+    if (g->in_parts && g->model.mesh.axis[AXIS_TENSOR].bits)
+        check_met_params(g);
     if (diag_errors(g))
         return;
     for (int b = 0; b < g->blocks.count; b++) {

@@ -177,6 +177,19 @@ static const char *value_text(Gen *g, const Value *v)
     return gen_printf(g, "%s %s", shape_text(g, v), dtype_name(v->dtype));
 }
 
+/* Values of a block: of all parts that this rank computes. Those of other ranks' parts
+ * read them in meets. */
+static int value_buffer(Unroller *u, const Block *b, BufKind kind, const char *name,
+                        const char *what, int64_t bytes)
+{
+    const Gen *g = u->g;
+    const bool meets = g->in_parts && g->model.mesh.axis[AXIS_TENSOR].bits;
+    int id = unroll_buffer(u, kind, meets ? SPACE_SYMMETRIC : SPACE_LOCAL, name, what,
+                           plan_parts_bytes(g, bytes));
+    u->p->bufs.items[id].block = b->id;
+    return id;
+}
+
 /* One buffer per output, with consecutive ids. Returns the first. */
 static int boundary_buffers(Unroller *u, const Block *b, BufKind kind, const char *prefix,
                             Value *const *values)
@@ -186,9 +199,8 @@ static int boundary_buffers(Unroller *u, const Block *b, BufKind kind, const cha
         const Value *v = values[i] ? values[i] : b->cls->outputs[i];
         const char *name = i == 0 ? gen_printf(u->g, "%s_%s", prefix, b->ident)
                                   : gen_printf(u->g, "%s_%s_%d", prefix, b->ident, i);
-        int id = unroll_buffer(u, kind, SPACE_LOCAL, name, value_text(u->g, v),
-                               values[i] ? v->bytes : 0);
-        u->p->bufs.items[id].block = b->id;
+        int id =
+            value_buffer(u, b, kind, name, value_text(u->g, v), values[i] ? v->bytes : 0);
         first = first < 0 ? id : first;
     }
     return first;
@@ -197,13 +209,10 @@ static int boundary_buffers(Unroller *u, const Block *b, BufKind kind, const cha
 static int slab_buffer(Unroller *u, const Block *b, BufKind kind, const char *name,
                        int64_t bytes)
 {
-    int id;
     if (bytes == 0)
         return -1;
-    id = unroll_buffer(u, kind, SPACE_LOCAL, name,
-                       gen_printf(u->g, "%lld bytes", (long long)bytes), bytes);
-    u->p->bufs.items[id].block = b->id;
-    return id;
+    return value_buffer(u, b, kind, name,
+                        gen_printf(u->g, "%lld bytes", (long long)bytes), bytes);
 }
 
 static bool makes_out(const Span *s)

@@ -327,6 +327,24 @@ static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
     }
 }
 
+static bool holds_values(BufKind k)
+{
+    return k == BUF_BOUNDARY || k == BUF_D_BOUNDARY || k == BUF_SAVED || k == BUF_SCRATCH;
+}
+
+/* In the span's meets, ranks along the axis read what their parts have of each value. */
+static void join_parts(Unroller *u, Instr *i, const Span *span)
+{
+    const Gen *g = u->g;
+    const int n = i->n_access;
+    for (int k = 0; g->in_parts && k < span->n_nodes; k++)
+        if (node_joins(span->nodes[k]))
+            i->group = g->model.mesh.axis[AXIS_TENSOR].bits;
+    for (int a = 0; i->group && a < n; a++)
+        if (holds_values(u->p->bufs.items[i->access[a].buffer].kind))
+            unroll_touch(u, i, i->access[a].buffer, false, true);
+}
+
 void unroll_span(Unroller *u, int pos)
 {
     const SeqSpan *s = &u->seq[pos];
@@ -341,4 +359,5 @@ void unroll_span(Unroller *u, int pos)
     bind_params(u, i, pos, b);
     for (int a = 0; a < span->n_args; a++)
         touch_arg(u, i, &span->args[a], b);
+    join_parts(u, i, span);
 }

@@ -23,7 +23,9 @@ static const char *check_written_first(Gen *g, int v)
         const Instr *i = &p->ins.items[id];
         for (int a = 0; a < i->n_access; a++) {
             const Buffer *b = &p->bufs.items[i->access[a].buffer];
-            if (!b->persistent && !i->access[a].write && !written[b->id]) {
+            const bool meets = i->kind == INS_SPAN && i->access[a].remote &&
+                               ins_touches(i, b->id, true); /* what the span makes */
+            if (!b->persistent && !i->access[a].write && !written[b->id] && !meets) {
                 return gen_printf(g, "%s reads %s before anything wrote it",
                                   ins_label(g, i), b->name);
             }
@@ -316,6 +318,40 @@ const char *verify_unroll(Gen *g)
 
 /* ---- schedule -------------------------------------------------------------------- */
 
+/* The ranks that a span joins: those that share the parts, if it has a meet that needs
+ * more than all of them have. */
+static RankBits joined_by_span(const Gen *g, const Instr *i)
+{
+    const Span *s = ins_span(g, i);
+    for (int n = 0; g->in_parts && n < s->n_nodes; n++)
+        if (s->nodes[n]->op->collective && s->nodes[n]->in[0]->part.kind != PART_WHOLE)
+            return g->model.mesh.axis[AXIS_TENSOR].bits;
+    return 0;
+}
+
+/* The peers of a span that joins ranks may read any value that it touches, and no
+ * weights: those are where no peer reads. */
+static bool peers_read(const Gen *g, const Instr *i)
+{
+    const Span *s = ins_span(g, i);
+    for (int n = 0; n < s->n_nodes; n++)
+        if (s->nodes[n]->op->collective && s->nodes[n]->in[0]->loc == LOC_PARAM &&
+            s->nodes[n]->in[0]->part.kind != PART_WHOLE)
+            return false;
+    for (int a = 0; a < i->n_access; a++) {
+        const int b = i->access[a].buffer;
+        const Buffer *buf = &g->prog.bufs.items[b];
+        bool read = buf->kind != BUF_BOUNDARY && buf->kind != BUF_D_BOUNDARY &&
+                    buf->kind != BUF_SAVED && buf->kind != BUF_SCRATCH;
+        for (int k = 0; k < i->n_access; k++)
+            read = read || (i->access[k].buffer == b && i->access[k].remote &&
+                            buf->space == SPACE_SYMMETRIC);
+        if (!read)
+            return false;
+    }
+    return true;
+}
+
 /* The members of a collective are right: the segment's ranks, or all. Then all members
  * of a communicator (a group on a stream) meet its operations in one order, because
  * every rank runs the same list, and the groups of one kind partition the ranks
@@ -325,6 +361,14 @@ static const char *check_members(Gen *g, const Instr *i)
     const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
     const Buffer *from = i->from >= 0 ? &g->prog.bufs.items[i->from] : NULL;
     const bool all = i->kind == INS_NORM_REDUCE || i->kind == INS_FROM_OWNERS;
+    if (i->kind == INS_SPAN) {
+        if (i->group != joined_by_span(g, i))
+            return gen_printf(g, "%s does not join the ranks that share its parts",
+                              ins_label(g, i));
+        return !i->group || peers_read(g, i)
+                   ? NULL
+                   : gen_printf(g, "%s: its peers read values unseen", ins_label(g, i));
+    }
     RankBits want =
         i->kind == INS_REDUCE_SCATTER || i->kind == INS_GATHER_UPDATED ? s->within
         : i->kind == INS_ALL_REDUCE                                    ? s->across

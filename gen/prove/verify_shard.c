@@ -13,6 +13,29 @@ static int by_offset(const void *a, const void *b)
     return x->offset_elems < y->offset_elems ? -1 : x->offset_elems > y->offset_elems;
 }
 
+/* A rank's boxes of a parameter, each at a grain but for the first, which is. */
+static bool verify_boxes(const Param *p)
+{
+    const int64_t ranks = INT64_C(1) << __builtin_popcount(p->axes);
+    const int64_t boxes = p->boxes > 1 ? p->boxes : ranks, mine = boxes / ranks;
+    const int64_t grains = (p->elems / boxes + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
+    if (mine < 1 || boxes % ranks || p->elems % boxes ||
+        p->held_elems != (mine - 1) * grains * GRAIN_ELEMS + p->elems / boxes)
+        return false;
+    if (boxes == 1)
+        return true;
+    if (p->cut_dim < 0 || p->cut_dim >= p->decl->n_dims ||
+        p->decl->dim[p->cut_dim] % boxes != 0)
+        return false;
+    int64_t whole = 0;
+    for (int k = 0; k < p->sections.n; k++) {
+        whole += p->sections.elems[k];
+        if (p->sections.elems[k] % boxes != 0)
+            return false;
+    }
+    return p->sections.n == 0 || whole == p->decl->dim[p->cut_dim];
+}
+
 /* All parameters of a segment share its key, and no two segments of a unit do. */
 static const char *verify_keys(Gen *g, const Segment *s)
 {
@@ -30,14 +53,11 @@ static const char *verify_keys(Gen *g, const Segment *s)
     }
     for (int i = 0; i < s->n_params; i++) {
         const Param *p = &g->params.items[s->params[i]];
-        const int64_t parts = INT64_C(1) << __builtin_popcount(p->axes);
         if (p->decl->dtype != s->dtype) {
             return gen_printf(g, "segment %s of %s has %s of %s", s->name,
                               dtype_name(s->dtype), p->name, dtype_name(p->decl->dtype));
         }
-        if (p->axes != s->axes || p->held_elems * parts != p->elems ||
-            (p->axes != 0 && (p->cut_dim < 0 || p->cut_dim >= p->decl->n_dims ||
-                              p->decl->dim[p->cut_dim] % parts != 0))) {
+        if (p->axes != s->axes || !verify_boxes(p)) {
             return gen_printf(g, "segment %s: %s is not cut as it says", s->name,
                               p->name);
         }
@@ -64,7 +84,7 @@ static const char *verify_segment(Gen *g, const Segment *s)
                               in[i]->name);
         }
         end = in[i]->offset_elems + in[i]->held_elems;
-        used += in[i]->held_elems;
+        used += in[i]->elems / (INT64_C(1) << __builtin_popcount(in[i]->axes));
     }
     if (n != s->n_params || used != s->used_elems)
         return gen_printf(g, "segment %s lists other parameters than lie in it", s->name);

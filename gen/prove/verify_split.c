@@ -8,7 +8,7 @@
  * 2. A meet turns what its input is into what its output is. All parts run one list of
  *    nodes, so they see the same meets in one order.
  * 3. A parameter's box is a piece of each section, and its gradient has the same piece.
- *    The uses of a whole parameter are all partial, or all whole.
+ *    That of a whole parameter is whole.
  * 4. A block returns the parts that the next block takes; a loss is whole. */
 #include "graph/builder.h"
 #include "prove/verify.h"
@@ -196,7 +196,7 @@ static const char *check_param(const SplitCheck *x, const Value *v)
     return NULL;
 }
 
-static const char *check_gradient(const SplitCheck *x, const Value *v, PartKind *of_whole)
+static const char *check_gradient(const SplitCheck *x, const Value *v)
 {
     const ClassParam *p = &x->c->params.items[v->loc_index];
 
@@ -205,22 +205,19 @@ static const char *check_gradient(const SplitCheck *x, const Value *v, PartKind 
                    ? NULL
                    : gen_printf(x->g, "%s: %s is not on the ranks of its parameter",
                                 x->c->name, v->name);
-    if (v->part.kind == PART_CUT || (*of_whole != PART_CUT && *of_whole != v->part.kind))
-        return gen_printf(x->g, "%s: uses of %s are partial and whole", x->c->name,
-                          p->name);
-    *of_whole = v->part.kind;
-    return NULL;
+    return v->part.kind == PART_WHOLE
+               ? NULL
+               : gen_printf(x->g, "%s: the gradient of %s is not summed over parts",
+                            x->c->name, p->name);
 }
 
-/* of_whole: per parameter of the model, what its gradient was so far; PART_CUT: none. */
-static const char *check_params(const SplitCheck *x, const Block *b, PartKind *of_whole)
+static const char *check_params(const SplitCheck *x)
 {
     for (int i = 0; i < x->c->values.count; i++) {
         const Value *v = x->c->values.items[i];
         const char *bad = v->kind == VAL_PARAM ? check_param(x, v)
-                          : v->loc == LOC_GRAD
-                              ? check_gradient(x, v, &of_whole[b->param[v->loc_index]])
-                              : NULL;
+                          : v->loc == LOC_GRAD ? check_gradient(x, v)
+                                               : NULL;
 
         if (bad)
             return bad;
@@ -249,10 +246,9 @@ static const char *check_ends(const SplitCheck *x, const Class *next)
     return NULL;
 }
 
-static const char *check_class(const SplitCheck *x, const Block *b, const Class *next,
-                               PartKind *of_whole)
+static const char *check_class(const SplitCheck *x, const Class *next)
 {
-    const char *bad = check_params(x, b, of_whole);
+    const char *bad = check_params(x);
 
     for (int i = 0; !bad && i < x->c->nodes.count; i++)
         bad = check_node(x, x->c->nodes.items[i]);
@@ -263,15 +259,11 @@ static int run_split_check(lua_State *L)
 {
     SplitCheck *x = lua_touserdata(L, 1);
     Gen *g = x->g;
-    PartKind *of_whole = gen_alloc(g, sizeof *of_whole * (size_t)(g->params.count + 1));
 
-    for (int i = 0; i < g->params.count; i++)
-        of_whole[i] = PART_CUT;
     for (int i = 0; !x->bad && i < g->blocks.count; i++) {
-        const Block *b = &g->blocks.items[i];
-
-        x->c = b->cls;
-        x->bad = check_class(x, b, i + 1 < g->blocks.count ? b[1].cls : NULL, of_whole);
+        x->c = g->blocks.items[i].cls;
+        x->bad =
+            check_class(x, i + 1 < g->blocks.count ? g->blocks.items[i + 1].cls : NULL);
     }
     return 0;
 }

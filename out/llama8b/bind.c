@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x1188281da7aff1c5 || TRAINER_IDENTITY != 0x12f9decb2317cc69
+#if MATH_IDENTITY != 0x1188281da7aff1c5 || TRAINER_IDENTITY != 0x165cab20a4470c93
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -108,6 +108,7 @@ static struct head_evaluate_scratch head_evaluate_scratch_at(Rt *rt, int64_t scr
         .loss_workspace = (char *)(base + 0), /* 251 MiB */
     };
 }
+
 
 /* ---- binders ----------------------------------------------------------------------- */
 

@@ -16,12 +16,12 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x12f9decb2317cc69
-#define trainer_segments trainer_segments_12f9decb2317cc69 /* tables.c */
-#define trainer_numerics trainer_numerics_12f9decb2317cc69 /* checkpoint.c */
-#define trainer_step     trainer_step_12f9decb2317cc69     /* step.c */
-#define trainer_setup    trainer_setup_12f9decb2317cc69    /* bind.c */
-#define trainer_timed    trainer_timed_12f9decb2317cc69    /* calibrate.c */
+#define TRAINER_IDENTITY 0x165cab20a4470c93
+#define trainer_segments trainer_segments_165cab20a4470c93 /* tables.c */
+#define trainer_numerics trainer_numerics_165cab20a4470c93 /* checkpoint.c */
+#define trainer_step     trainer_step_165cab20a4470c93     /* step.c */
+#define trainer_setup    trainer_setup_165cab20a4470c93    /* bind.c */
+#define trainer_timed    trainer_timed_165cab20a4470c93    /* calibrate.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -199,6 +199,39 @@ void rt_comm_wait(Rt *rt, int stream, uint64_t until)
     rt->state->wait_seconds += rt_clock() - start;
 }
 
+typedef struct Join {
+    const Rt *rt;
+    RtGroup group;
+    uint64_t count;
+} Join;
+
+static bool join_near(const void *ctx)
+{
+    const Join *j = ctx;
+    return all_published(j->rt, j->group, RT_JOIN, j->count) ||
+           (!j->rt->trainer->comm_thread && any_queue_ready(j->rt));
+}
+
+void rt_comm_join(Rt *rt, RtGroup group)
+{
+    const Join join = {rt, group, shared_of(rt, rt->rank)->published[RT_JOIN] + 1};
+    if (group == 0)
+        return;
+    publish(rt, RT_JOIN, join.count);
+    drive(rt);
+    if (all_published(rt, group, RT_JOIN, join.count))
+        return;
+    const double start = rt_clock();
+    wait_begin(rt, RT_JOIN, join.count, -1, group);
+    for (int tries = 0; !all_published(rt, group, RT_JOIN, join.count); tries++)
+        if (drive(rt))
+            tries = 0;
+        else
+            rt_pause(rt, tries, join_near, &join);
+    wait_end(rt);
+    rt->state->wait_seconds += rt_clock() - start;
+}
+
 void rt_collective_start(Rt *rt, int stream, RtOp op)
 {
     RtQueue *q = &rt->state->queue[stream];

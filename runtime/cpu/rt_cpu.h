@@ -12,6 +12,9 @@
 /* Waits until this many operations started on the stream, over the run, are complete. */
 void rt_comm_wait(Rt *rt, int stream, uint64_t started);
 
+/* Returns when every rank of the group has called it as often as this one; drives the queues. */
+void rt_comm_join(Rt *rt, RtGroup group);
+
 /* ---- rt_pull.c ------------------------------------------------------------------- */
 
 /* Runs one round of an operation whose group has published it; and the number of its rounds. */

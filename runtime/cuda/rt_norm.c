@@ -119,7 +119,7 @@ static void norm_run(void *ctx, const RtRun *run)
 void rt_norm_add(Rt *rt, int segment)
 {
     NormShard s = {rt, rt_grad_shard(rt, segment)};
-    rt_share_runs(rt, segment, norm_run, &s);
+    rt_share_stored(rt, segment, norm_run, &s);
 }
 
 /* The pinned memory is free: the end of each step waits for the device. */

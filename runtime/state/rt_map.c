@@ -4,9 +4,11 @@
  * consecutive both in the parameter and in the shard there. Initial weights, updates,
  * matrices, checkpoints, hashes and debugging all use it.
  *
- * Ranks along a segment's axes each hold a part of its parameters, cut along cut_dim. A
- * part is a tensor of its own, row-major, at offset_elems of the segment, whose elements
- * are then divided into shards. gen/plan/layout.c is the same map in the generator. */
+ * A parameter is stored as boxes, one or more, cut along cut_dim: box p has the p-th
+ * piece of each section of that dim. A box is a tensor of its own, row-major. Ranks along
+ * a segment's axes each hold an equal share of the boxes: the first at offset_elems of
+ * the segment, each further one at the next grain. The segment's elements are then
+ * divided into shards. gen/plan/layout.c is the same map in the generator. */
 #include "rt_target.h"
 #include "state/rt_state.h"
 
@@ -26,9 +28,31 @@ int64_t rt_param_part(const Rt *rt, const RtSegment *s)
     return s->param_shard + (s->params_whole ? shard_first(rt, s) * item : 0);
 }
 
+static int boxes_of(const RtSegment *s, const RtParam *p)
+{
+    return p->boxes > 1 ? p->boxes : rt_group_ranks(s->axes);
+}
+
+/* The boxes of one rank, the elements of one, and from one to the next. */
+static int held_boxes(const RtSegment *s, const RtParam *p)
+{
+    return boxes_of(s, p) / rt_group_ranks(s->axes);
+}
+
+static int64_t box_elems(const RtSegment *s, const RtParam *p)
+{
+    return p->elems / boxes_of(s, p);
+}
+
+static int64_t box_stride(const RtSegment *s, const RtParam *p)
+{
+    const int64_t grains = (box_elems(s, p) + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
+    return grains * RT_GRAIN_ELEMS;
+}
+
 int64_t rt_held_elems(const RtSegment *s, const RtParam *p)
 {
-    return p->elems / rt_group_ranks(s->axes);
+    return (held_boxes(s, p) - 1) * box_stride(s, p) + box_elems(s, p);
 }
 
 RtBox rt_box_rows(const RtParam *p, int64_t first, int64_t rows)
@@ -49,31 +73,39 @@ RtCoordinate rt_coordinate(const RtSegment *s, int rank)
     return (RtCoordinate){rt_group_index(s->axes, rank), rt_group_index(s->within, rank)};
 }
 
-/* The intersection of a box with the part of its parameter at one number along the
- * axes. */
+/* The intersection of a box of indices with one section of a stored box. */
 typedef struct BoxPart {
     const RtParam *param;
     int param_id;
-    int64_t dim[RT_MAX_DIMS];   /* of the part */
-    int64_t first[RT_MAX_DIMS]; /* where its indices start in the parameter */
-    int64_t from[RT_MAX_DIMS], to[RT_MAX_DIMS]; /* of the box, relative to the part */
+    int64_t offset;             /* of the stored box in its segment */
+    int64_t elems;              /* of the stored box */
+    int64_t dim[RT_MAX_DIMS];   /* likewise */
+    int64_t first[RT_MAX_DIMS]; /* an index here plus this is the parameter's */
+    int64_t from[RT_MAX_DIMS], to[RT_MAX_DIMS]; /* of the intersection, here */
     int last;    /* the dims after it are whole, here and in the parameter: */
     int64_t row; /* so this many elements are consecutive */
     RtRunFn fn;
     void *ctx;
 } BoxPart;
 
-/* False if it is empty. */
-static bool box_part(BoxPart *b, const RtSegment *s, const RtBox *box, int along)
+/* A piece of a section of the cut dim: where it starts, in the parameter and in the
+ * stored box, and how long it is. */
+typedef struct SectionPiece {
+    int64_t first, at, size;
+} SectionPiece;
+
+/* False if the intersection is empty. */
+static bool box_part(BoxPart *b, int boxes, const RtBox *box, const SectionPiece *piece)
 {
     const RtParam *p = b->param;
     for (int d = 0; d < p->n_dims; d++) {
-        const bool cut = s->axes != 0 && d == p->cut_dim;
-        b->dim[d] = cut ? p->dim[d] / rt_group_ranks(s->axes) : p->dim[d];
-        b->first[d] = cut ? along * b->dim[d] : 0;
+        const bool cut = boxes > 1 && d == p->cut_dim;
+        const int64_t at = cut ? piece->at : 0, end = cut ? at + piece->size : p->dim[d];
+        b->dim[d] = cut ? p->dim[d] / boxes : p->dim[d];
+        b->first[d] = cut ? piece->first - at : 0;
         const int64_t from = box->from[d] - b->first[d], to = box->to[d] - b->first[d];
-        b->from[d] = from > 0 ? from : 0;
-        b->to[d] = to < b->dim[d] ? to : b->dim[d];
+        b->from[d] = from > at ? from : at;
+        b->to[d] = to < end ? to : end;
         if (b->from[d] >= b->to[d])
             return false;
     }
@@ -88,10 +120,9 @@ static bool box_part(BoxPart *b, const RtSegment *s, const RtBox *box, int along
 
 /* Skips indices of dim 0 without elements between lo and hi of the segment. False: none
  * has any. */
-static bool skip_rows(BoxPart *b, const RtSegment *s, int64_t lo, int64_t hi)
+static bool skip_rows(BoxPart *b, int64_t lo, int64_t hi)
 {
-    const int64_t row = rt_held_elems(s, b->param) / b->dim[0];
-    const int64_t offset = b->param->offset_elems;
+    const int64_t row = b->elems / b->dim[0], offset = b->offset;
     if (hi <= offset)
         return false;
     const int64_t first = lo > offset ? (lo - offset) / row : 0;
@@ -115,7 +146,7 @@ static void row_run(const BoxPart *b, int64_t k, int64_t base, int64_t lo, int64
         stride *= p->dim[d];
         k /= n;
     }
-    const int64_t flat = p->offset_elems + held;
+    const int64_t flat = b->offset + held;
     const int64_t end = flat + (b->to[b->last] - b->from[b->last]) * b->row;
     const int64_t from = flat > lo ? flat : lo, to = end < hi ? end : hi;
     const RtRun run = {p, b->param_id, from - base, element + from - flat, to - from};
@@ -130,14 +161,29 @@ static void box_runs(const RtTrainer *t, int param, const RtBox *box, int along,
 {
     const RtParam *p = &t->params[param];
     const RtSegment *s = &t->segments[p->segment];
+    const int boxes = boxes_of(s, p), held = held_boxes(s, p);
+    const int64_t *sections = p->n_sections ? p->sections : &p->dim[p->cut_dim];
+    const int n_sections = p->n_sections ? p->n_sections : 1;
     BoxPart b = {.param = p, .param_id = param, .fn = fn, .ctx = ctx};
-    int64_t rows = 1;
-    if (!box_part(&b, s, box, along) || !skip_rows(&b, s, lo, hi))
-        return;
-    for (int d = 0; d < b.last; d++)
-        rows *= b.to[d] - b.from[d];
-    for (int64_t k = 0; k < rows; k++)
-        row_run(&b, k, base, lo, hi);
+    b.elems = box_elems(s, p);
+    for (int k = 0; k < held; k++) {
+        SectionPiece piece = {0};
+        int64_t section = 0;
+        b.offset = p->offset_elems + k * box_stride(s, p);
+        for (int c = 0; c < n_sections; c++) {
+            int64_t rows = 1;
+            piece.size = sections[c] / boxes;
+            piece.first = section + (along * held + k) * piece.size;
+            if (box_part(&b, boxes, box, &piece) && skip_rows(&b, lo, hi)) {
+                for (int d = 0; d < b.last; d++)
+                    rows *= b.to[d] - b.from[d];
+                for (int64_t row = 0; row < rows; row++)
+                    row_run(&b, row, base, lo, hi);
+            }
+            section += sections[c];
+            piece.at += piece.size;
+        }
+    }
 }
 
 void rt_box_runs(const RtTrainer *t, int param, const RtBox *box, RtCoordinate at,
@@ -155,36 +201,86 @@ void rt_held_runs(const Rt *rt, int param, const RtBox *box, RtRunFn fn, void *c
     rt_box_runs(t, param, box, rt_coordinate(s, rt->rank), fn, ctx);
 }
 
-/* Runs of whole parameters between elements lo and hi of the segment; base: where this
- * rank's buffers start. */
-static void runs_between(const Rt *rt, const RtSegment *s, int64_t base, int64_t lo,
-                         int64_t hi, RtRunFn fn, void *ctx)
+/* Elements lo to hi of a segment; base: where this rank's buffers start. */
+typedef struct Between {
+    int64_t base, lo, hi;
+} Between;
+
+static Between shard_of(const Rt *rt, const RtSegment *s)
+{
+    const int64_t lo = shard_first(rt, s);
+    return (Between){lo, lo, lo + s->shard_elems};
+}
+
+/* What a rank takes of a sum over all ranks: its shard, or some grains of it if several
+ * copies hold the shard. */
+static Between share_of(const Rt *rt, const RtSegment *s)
+{
+    const int64_t copies = rt_group_ranks(s->same),
+                  copy = rt_group_index(s->same, rt->rank);
+    const int64_t grains = (s->shard_elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
+    const int64_t share = (grains + copies - 1) / copies * RT_GRAIN_ELEMS;
+    const Between shard = shard_of(rt, s);
+    const int64_t lo = shard.lo + copy * share;
+    return (Between){shard.base, lo, lo + share < shard.hi ? lo + share : shard.hi};
+}
+
+static void runs_between(const Rt *rt, const RtSegment *s, Between at, RtRunFn fn,
+                         void *ctx)
 {
     const RtTrainer *t = rt->trainer;
     for (int i = 0; i < s->n_params; i++) {
         const int id = t->segment_params[s->first_param + i];
         const RtBox whole = rt_box_rows(&t->params[id], 0, t->params[id].dim[0]);
-        box_runs(t, id, &whole, rt_coordinate(s, rt->rank).along, base, lo, hi, fn, ctx);
+        box_runs(t, id, &whole, rt_coordinate(s, rt->rank).along, at.base, at.lo, at.hi,
+                 fn, ctx);
+    }
+}
+
+/* Elements are counted as they are stored: box after box. */
+static void stored_between(const Rt *rt, const RtSegment *s, Between at, RtRunFn fn,
+                           void *ctx)
+{
+    const RtTrainer *t = rt->trainer;
+    for (int i = 0; i < s->n_params; i++) {
+        const int id = t->segment_params[s->first_param + i];
+        const RtParam *p = &t->params[id];
+        const int held = held_boxes(s, p);
+        const int64_t elems = box_elems(s, p);
+        for (int k = 0; k < held; k++) {
+            const int64_t first = p->offset_elems + k * box_stride(s, p);
+            const int64_t before = (rt_coordinate(s, rt->rank).along * held + k) * elems;
+            const int64_t from = first > at.lo ? first : at.lo;
+            const int64_t to = first + elems < at.hi ? first + elems : at.hi;
+            const RtRun run = {p, id, from - at.base, before + from - first, to - from};
+            if (from < to)
+                fn(ctx, &run);
+        }
     }
 }
 
 void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    const int64_t lo = shard_first(rt, s);
-    runs_between(rt, s, lo, lo, lo + s->shard_elems, fn, ctx);
+    runs_between(rt, s, shard_of(rt, s), fn, ctx);
 }
 
 void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    const int64_t copies = rt_group_ranks(s->same),
-                  copy = rt_group_index(s->same, rt->rank);
-    const int64_t grains = (s->shard_elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
-    const int64_t share = (grains + copies - 1) / copies * RT_GRAIN_ELEMS;
-    const int64_t base = shard_first(rt, s);
-    const int64_t end = base + s->shard_elems, lo = base + copy * share;
-    runs_between(rt, s, base, lo, lo + share < end ? lo + share : end, fn, ctx);
+    runs_between(rt, s, share_of(rt, s), fn, ctx);
+}
+
+void rt_shard_stored(const Rt *rt, int segment, RtRunFn fn, void *ctx)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    stored_between(rt, s, shard_of(rt, s), fn, ctx);
+}
+
+void rt_share_stored(const Rt *rt, int segment, RtRunFn fn, void *ctx)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    stored_between(rt, s, share_of(rt, s), fn, ctx);
 }
 
 void rt_run_windows(void *ctx, const RtRun *run, RtWindowFn fn)

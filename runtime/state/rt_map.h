@@ -25,7 +25,7 @@ typedef struct RtRun { /* consecutive elements of one parameter in one shard */
 } RtRun;
 typedef void (*RtRunFn)(void *ctx, const RtRun *run);
 /* (parameter, box) -> (mesh coordinate, segment offset): calls fn for the runs at one coordinate,
- * in the parameter's order. Together, all coordinates have each element of the box once. */
+ * in the order of the stored boxes and of their sections. Together, all coordinates have each element of the box once. */
 void rt_box_runs(const RtTrainer *t, int param, const RtBox *box, RtCoordinate at,
                  RtRunFn fn, void *ctx);
 /* The same at this rank's coordinate. */
@@ -35,6 +35,10 @@ void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
 /* The same for this rank's share of sums over all ranks: its shard, or some grains of it if several
  * copies hold the shard. */
 void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
+/* The same two, with elements numbered in the order of storage, box after box: a run is as long as
+ * the shard allows, and starts a chunk, however many ranks hold the boxes. */
+void rt_shard_stored(const Rt *rt, int segment, RtRunFn fn, void *ctx);
+void rt_share_stored(const Rt *rt, int segment, RtRunFn fn, void *ctx);
 /* The rows of its parameter that form a matrix, which the optimizer treats as a whole. */
 RtBox rt_matrix_box(const RtTrainer *t, const RtMatrix *m);
 /* Calls fn for each RT_WINDOW_ELEMS of the run: elements from .. from + n of it. */

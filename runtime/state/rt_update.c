@@ -188,7 +188,7 @@ static void for_runs(Rt *rt, int segment, RtUpdateKernel kernel, bool matrices)
     if (matrices)
         update_matrices(&s);
     else
-        rt_shard_runs(rt, segment, update_run, &s);
+        rt_shard_stored(rt, segment, update_run, &s);
 }
 
 void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel)

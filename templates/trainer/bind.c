@@ -41,10 +41,10 @@ ${section("what a forward keeps for its backward")}
 ${call("static struct " .. v.class .. "_saved " .. v.name .. "(", offsets, ")")}
 {
 //@ if v.saved then
-    char *const saved_base = rt_local(rt, saved);
+    char *const saved_base = ${slab_space}(rt, saved);
 //@ end
 //@ if v.dropped then
-    char *const dropped_base = rt_local(rt, dropped);
+    char *const dropped_base = ${slab_space}(rt, dropped);
 //@ end
 
     return (struct ${v.class}_saved){
@@ -65,7 +65,7 @@ ${section("what kernels hand to each other")}
 //@ local places = widest(v.fields, from)
 ${call("static struct " .. v.name .. " " .. v.name .. "_at(", { "Rt *rt", "int64_t scratch" }, ")")}
 {
-    char *const base = rt_local(rt, scratch);
+    char *const base = ${slab_space}(rt, scratch);
 
     return (struct ${v.name}){
 //@ for _, f in ipairs(v.fields) do
@@ -80,25 +80,23 @@ ${call("static struct " .. v.name .. " " .. v.name .. "_at(", { "Rt *rt", "int64
 //@ put(span_function(s, "static void "))
 //@ end
 
-${section("binders")}
-//@ for _, b in ipairs(binders) do
-
-//@ local params = { "Rt *rt" }
-//@ for i, p in ipairs(b.params) do params[i + 1] = p end
-${call("void " .. b.name .. "(", params, ")")}
-{
-//@ for _, base in ipairs(b.bases) do
-    char *const ${base.name}_base = ${base.pointer};
-//@ end
-//@ local function fields(list, kind, const, var)
+//@ local function each(f) return in_parts and f.part_bytes > 0 and " + p * " .. f.part_bytes or "" end
+//@ local function fields(b, list, kind, const, var)
 //@ local idents = widest(list, function(f) return f.ident end)
-//@ local offsets = widest(list, function(f) return f.base .. tostring(f.offset) end)
+//@ local offsets = widest(list, function(f) return f.base .. tostring(f.offset) .. each(f) end)
 //@ local shapes = widest(list, function(f) return f.shape end)
 //@ local types = #const + widest(list, function(f) return f.type end) + 1
 //@ local fits = 12 + idents + offsets + types + 14 + 7 + shapes <= 90 -- else see math.h
+//@ if in_parts then
+    struct ${b.class}_${kind} ${var}[${here}];
+
+    for (int p = 0; p < ${here}; p++)
+        ${var}[p] = (struct ${b.class}_${kind}){
+//@ else
     const struct ${b.class}_${kind} ${var} = {
+//@ end
 //@ for _, f in ipairs(list) do
-//@ local from = left("(" .. const .. f.type .. " *)(" .. f.base .. "_base + " .. f.offset .. "),", offsets + types + 14)
+//@ local from = left("(" .. const .. f.type .. " *)(" .. f.base .. "_base + " .. f.offset .. each(f) .. "),", offsets + types + 14)
 //@ local shape = fits and " /* " .. f.shape .. " */" or ""
         .${left(f.ident, idents)} = ${(string.gsub(from .. shape, " +$", ""))}
 //@ end
@@ -114,16 +112,37 @@ ${call("void " .. b.name .. "(", params, ")")}
 //@ end
     };
 //@ end
+
+${section("binders")}
+//@ for _, b in ipairs(binders) do
+
+//@ local params = { "Rt *rt" }
+//@ for i, p in ipairs(b.params) do params[i + 1] = p end
+${call("void " .. b.name .. "(", params, ")")}
+{
+//@ for _, base in ipairs(b.bases) do
+    char *const ${base.name}_base = ${base.pointer};
+//@ end
 //@ if #b.weights > 0 then
-//@ fields(b.weights, "params", "const ", "w")
+//@ fields(b, b.weights, "params", "const ", "w")
 //@ end
 //@ if #b.grads > 0 then
-//@ fields(b.grads, "grads", "", "dw")
+//@ fields(b, b.grads, "grads", "", "dw")
 //@ end
-//@ if b.saved then
+//@ if b.saved and in_parts then
+    struct ${b.class}_saved kept[${here}];
+
+    for (int p = 0; p < ${here}; p++)
+        kept[p] = ${b.saved};
+//@ elseif b.saved then
     const struct ${b.class}_saved kept = ${b.saved};
 //@ end
-//@ if b.scratch then
+//@ if b.scratch and in_parts then
+    struct ${b.scratch_struct} temp[${here}];
+
+    for (int p = 0; p < ${here}; p++)
+        temp[p] = ${b.scratch};
+//@ elseif b.scratch then
     const struct ${b.scratch_struct} temp = ${b.scratch};
 //@ end
 

@@ -152,12 +152,17 @@ static const RtPart parts[${#parts}] = {
 //@ if #parts > 0 then
 #define PARTS(first, n) .n_parts = n, .parts = parts + first
 //@ end
+//@ if in_parts then
+#define BOXES(n, dim) .boxes = n, .cut_dim = dim
+#define SECTIONS(...) .n_sections = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .sections = (const int64_t[]){ __VA_ARGS__ }
+//@ end
 //@ if #batches > 0 then
 #define MATRICES(first, n) .first_matrix = first, .n_matrices = n
 //@ end
 
 //@ local function more(p)
-//@ return p.kind .. (p.cut_dim > 0 and ", .cut_dim = " .. p.cut_dim or "") ..
+//@ return p.kind .. (p.boxes > 1 and ", BOXES(" .. p.boxes .. ", " .. p.cut_dim .. ")" or p.cut_dim > 0 and ", .cut_dim = " .. p.cut_dim or "") ..
+//@     (p.sections and ", SECTIONS(" .. p.sections .. ")" or "") ..
 //@     (#p.parts > 0 and ", PARTS(" .. p.first_part .. ", " .. #p.parts .. ")" or "") ..
 //@     (p.n_matrices > 0 and ", MATRICES(" .. p.first_matrix .. ", " .. p.n_matrices .. ")" or "") .. "),"
 //@ end

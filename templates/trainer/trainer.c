@@ -45,6 +45,12 @@ static const RtTrainer trainer = {
     .all = ${all}, /* all bits of a rank */
     .data = ${data}, /* ranks along these compute different leaves */
 //@ end
+//@ if in_parts then
+    .parts = ${parts_tensor}, /* of each micro-batch's mathematics; a rank computes ${here} */
+//@ if tensor ~= "0x0" then
+    .tensor = ${tensor}, /* ranks that share them */
+//@ end
+//@ end
 //@ if replicate ~= "0x0" then
     .replicate = ${replicate}, /* bits that identify its copy of the model */
 //@ end

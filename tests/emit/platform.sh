@@ -8,7 +8,7 @@ no_arithmetic='rt_flags.h rt_hash.h rt_main.c
 checkpoint/*.c checkpoint/rt_checkpoint.h checkpoint/rt_dry.h job/*.c job/*.h
 data/rt_agree_data.c data/rt_changed.c data/rt_data.c data/rt_digest.c data/rt_digest.h data/rt_known.c data/rt_mask.c
 data/rt_mask.h data/rt_record.c data/rt_tokens.c data/rt_tokens.h data/rt_eval.c
-cpu/rt_comm.c cpu/rt_memory.c cpu/rt_shm.c cpu/rt_lap.c state/rt_calibrate.c state/rt_collective.c state/rt_debug.c state/rt_hash.c
+cpu/rt_comm.c cpu/rt_meet.c cpu/rt_memory.c cpu/rt_shm.c cpu/rt_lap.c state/rt_calibrate.c state/rt_collective.c state/rt_debug.c state/rt_hash.c
 state/rt_evaluated.c state/rt_events.c state/rt_log.c state/rt_next.c state/rt_sample.c state/rt_screen.c cuda/rt_arena.h
 cuda/rt_arena.c cuda/rt_cache.c cuda/rt_comm.c cuda/rt_control.h cuda/rt_gpu.c cuda/rt_gpu.h
 cuda/rt_graph.c cuda/rt_image.c cuda/rt_jit.c cuda/rt_lap.c cuda/rt_memory.c cuda/rt_profile.c cuda/rt_stage.c'

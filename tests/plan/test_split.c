@@ -114,10 +114,14 @@ static Value *find_value(Gen *g, bool (*test)(const Class *c, const Value *v))
     return NULL;
 }
 
+/* What each part adds to the gradient of a parameter that all have. */
 static bool norm_gradient(const Class *c, const Value *v)
 {
-    (void)c;
-    return v->loc == LOC_GRAD && v->part.kind == PART_PARTIAL;
+    for (int i = 0; i < c->nodes.count; i++)
+        if (c->nodes.items[i]->op->collective && c->nodes.items[i]->in[0] == v)
+            return c->nodes.items[i]->out[0]->loc == LOC_GRAD &&
+                   c->nodes.items[i]->out[0]->part.kind == PART_WHOLE;
+    return false;
 }
 
 static bool packed_param(const Class *c, const Value *v)
