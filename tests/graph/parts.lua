@@ -54,6 +54,10 @@ local function difference(name, part, whole, values, parts)
         if #v ~= #list then return ("%s: %d elements, not %d"):format(name, #v, #list) end
         for k, at in ipairs(list) do
             local got = v[k]
+            if part == "partial" then
+                got = 0.0
+                for q = 0, parts - 1 do got = got + values[q][name][k] end
+            end
             if not (math.abs(got - whole[at]) <= 1e-12 * largest) then
                 return ("%s of part %d: %.17g, not %.17g"):format(name, p, got, whole[at])
             end

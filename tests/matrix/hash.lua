@@ -21,7 +21,7 @@ local rows = {
     reduction = { "reduction=library", base = "mesh.shard=4" },
 
     ["parts.dtype"] = false, -- has one value so far
-    ["parts.tensor"] = false, -- trainers are made of 1 so far
+    ["parts.tensor"] = { "parts.tensor=2" },
 
     ["dtypes.param"] = { "dtypes.param=bf16" },
     ["dtypes.reduce"] = { "dtypes.reduce=bf16" },
