@@ -475,10 +475,11 @@ void verify_after(Gen *g, const char *pass)
         const char *pass;
         const char *(*check)(Gen *g);
     } checks[] = {
-        {"split", verify_split},   {"checkpoint", verify_checkpoint},
-        {"shard", verify_shard},   {"policy", verify_policy},
-        {"unroll", verify_unroll}, {"schedule", verify_schedule},
-        {"place", verify_place},   {"simulate", verify_simulate},
+        {"split", verify_split},           {"span", verify_legs},
+        {"checkpoint", verify_checkpoint}, {"shard", verify_shard},
+        {"policy", verify_policy},         {"unroll", verify_unroll},
+        {"schedule", verify_schedule},     {"place", verify_place},
+        {"simulate", verify_simulate},
     };
     static const char *const graph[] = {"graph", "grad", "split", "fuse", "span"};
     for (size_t i = 0; i < sizeof graph / sizeof *graph; i++)

@@ -8,6 +8,7 @@
 
 /* NULL, or what is wrong. */
 const char *verify_split(Gen *g);
+const char *verify_legs(Gen *g); /* after span */
 const char *verify_shard(Gen *g);
 const char *verify_policy(Gen *g);
 const char *verify_unroll(Gen *g);

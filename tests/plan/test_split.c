@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_split FOLDER: graphs in parts, damaged on purpose, one fault at a time;
- * verify_split must name it. tests/graph/parts.sh proves that graphs without a fault
- * compute the same. Out: FAIL lines and "N passed, N failed". */
-#include "prove/verify.h"
-#include "synth.h"
+ * verify_split must name it, and verify_legs those of test_legs.c. tests/graph/parts.sh
+ * proves that graphs without a fault compute the same. Out: FAIL lines and "N passed, N
+ * failed". */
+#include "test_split.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static int passed, failed;
 
-static Gen *split_model(const char *folder, const char *name, const char *const *sets)
+/* As it is after that pass. */
+static Gen *split_model(const char *folder, const char *name, const char *const *sets,
+                        const char *last)
 {
     static const struct {
         const char *name;
@@ -18,6 +20,7 @@ static Gen *split_model(const char *folder, const char *name, const char *const 
     } passes[] = {
         {"load", load_description}, {"check", check_model}, {"ops", ops_load},
         {"graph", graph_build},     {"grad", grad_build},   {"split", split_graph},
+        {"fuse", fuse_graph},       {"span", span_build},
     };
     Gen *g = synth_new();
 
@@ -31,6 +34,8 @@ static Gen *split_model(const char *folder, const char *name, const char *const 
         diag_stop_on_errors(g);
         if (i > 0)
             verify_after(g, passes[i].name);
+        if (!strcmp(passes[i].name, last))
+            break;
     }
     return g;
 }
@@ -237,12 +242,7 @@ static bool plant_all_heads(Gen *g)
     return n != NULL;
 }
 
-static const struct {
-    const char *name;
-    bool (*plant)(Gen *g);
-    const char *named; /* in what the checker says */
-    bool gpt2;         /* only that has biases after sums */
-} faults[] = {
+static const SplitFault split_faults[] = {
     {"a sum is missing", plant_no_sum, "before the parts are summed", false},
     {"a gather is missing", plant_no_gather, "do not make up", false},
     {"the bias before the sum", plant_early_bias, "before the parts are summed", true},
@@ -255,9 +255,11 @@ static const struct {
     {"a meet makes something else", plant_other_meet, "makes", false},
     {"a meet of other parts", plant_other_parts, "of other parts", false},
     {"every part has all heads", plant_all_heads, "do not make up", false},
+    {0},
 };
 
-int main(int argc, char **argv)
+static void try_faults(const char *folder, const SplitFault *fault, const char *pass,
+                       const char *(*verify)(Gen *g))
 {
     static const char *const llama[] = {"parts.tensor=2",
                                         "model.heads=4",
@@ -275,20 +277,26 @@ int main(int argc, char **argv)
                                        "model.max_positions=8",
                                        NULL};
 
-    gen_require(argc == 2, "usage: test_split FOLDER");
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        for (int family = faults[i].gpt2; family < 2; family++) {
-            Gen *g = family ? split_model(argv[1], "small_gpt2", gpt2)
-                            : split_model(argv[1], "small_llama", llama);
-            const char *bad = faults[i].plant(g) ? verify_split(g) : NULL;
-            bool found = bad && strstr(bad, faults[i].named);
+    for (; fault->name; fault++)
+        for (int family = fault->gpt2; family < 2; family++) {
+            Gen *g = family ? split_model(folder, "small_gpt2", gpt2, pass)
+                            : split_model(folder, "small_llama", llama, pass);
+            const char *bad = fault->plant(g) ? verify(g) : NULL;
+            bool found = bad && strstr(bad, fault->named);
 
             passed += found;
             failed += !found;
             if (!found)
-                printf("FAIL test_split: %s: %s\n", faults[i].name,
+                printf("FAIL test_split: %s: %s\n", fault->name,
                        bad ? bad : "not noticed");
         }
+}
+
+int main(int argc, char **argv)
+{
+    gen_require(argc == 2, "usage: test_split FOLDER");
+    try_faults(argv[1], split_faults, "split", verify_split);
+    try_faults(argv[1], legs_faults, "span", verify_legs);
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0;
 }
