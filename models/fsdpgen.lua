@@ -180,6 +180,44 @@
 ---@field vocab integer
 ---@field name? string of the value
 
+---@class (exact) fsdpgen.op.fp8_both
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value s
+---@field to? string
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.fp8_columns
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value s
+---@field to? string
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.fp8_product
+---@field [1] fsdpgen.value a
+---@field [2] fsdpgen.value sa
+---@field [3] fsdpgen.value b
+---@field [4] fsdpgen.value sb
+---@field fast? boolean
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.fp8_product_dw
+---@field [1] fsdpgen.value a
+---@field [2] fsdpgen.value sa
+---@field [3] fsdpgen.value b
+---@field [4] fsdpgen.value sb
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.fp8_rows
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value s
+---@field to? string
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.fp8_scale
+---@field [1] fsdpgen.value x
+---@field to? string
+---@field name? string of the value
+
 ---@class (exact) fsdpgen.op.gather_rows
 ---@field [1] fsdpgen.value x
 ---@field [2] fsdpgen.value index
@@ -501,6 +539,12 @@
 ---@field cross_entropy_bwd fun(call: fsdpgen.op.cross_entropy_bwd): fsdpgen.value
 ---@field embed fun(call: fsdpgen.op.embed): fsdpgen.value
 ---@field embed_bwd fun(call: fsdpgen.op.embed_bwd): fsdpgen.value
+---@field fp8_both fun(call: fsdpgen.op.fp8_both): fsdpgen.value, fsdpgen.value
+---@field fp8_columns fun(call: fsdpgen.op.fp8_columns): fsdpgen.value
+---@field fp8_product fun(call: fsdpgen.op.fp8_product): fsdpgen.value
+---@field fp8_product_dw fun(call: fsdpgen.op.fp8_product_dw): fsdpgen.value
+---@field fp8_rows fun(call: fsdpgen.op.fp8_rows): fsdpgen.value
+---@field fp8_scale fun(call: fsdpgen.op.fp8_scale): fsdpgen.value
 ---@field gather_rows fun(call: fsdpgen.op.gather_rows): fsdpgen.value
 ---@field gather_rows_bwd fun(call: fsdpgen.op.gather_rows_bwd): fsdpgen.value
 ---@field gelu fun(call: fsdpgen.op.gelu): fsdpgen.value
@@ -839,7 +883,7 @@
 ---@field param? "f32"|"bf16"|"f64"|"f16" gathered weights, activations, outputs of blocks and logits; `"f64"` is for tests
 ---@field reduce? "f32"|"f64"|"bf16" gradients and their sums; every sum is rounded to it, even on one rank
 ---@field master? "f32"|"f64"|"split"|"bf16" weights that the optimizer updates; `"split"` stores the lower 16 bits of an f32 master beside its bf16 weight; `"bf16"` updates the bf16 weights themselves, with stochastic rounding
----@field linear? "param"|"fp8"|"mxfp8"|"nvfp4" operands of matrix products
+---@field linear? "param"|"fp8"|"mxfp8"|"nvfp4" operands of the matrix products of all blocks but the last, which has the head: `"fp8"` rounds weights and values to e4m3 and gradients to e5m2, each tensor with a scale of its own; see [numerics](numerics.md)
 ---@field moments? "f32"|"f64"|"bf16" optimizer state; `"bf16"` is rounded stochastically
 
 ---@class (exact) fsdpgen.trainer.groups

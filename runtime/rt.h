@@ -21,7 +21,7 @@ enum { RT_MAX_RANKS = 1024, RT_GRAIN_ELEMS = 1024, RT_MAX_DIMS = 4 };
 
 typedef uint16_t rt_bf16, rt_f16;
 /* RT_SPLIT: for masters: the 16 bits that extend a bf16 weight to a float (rt_math.h). */
-typedef enum { RT_F32, RT_F64, RT_BF16, RT_F16, RT_SPLIT } RtDtype;
+typedef enum { RT_F32, RT_F64, RT_BF16, RT_F16, RT_SPLIT, RT_E4M3, RT_E5M2 } RtDtype;
 
 typedef struct Rt Rt;
 

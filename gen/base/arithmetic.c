@@ -12,6 +12,7 @@
 bool runtime_computes(const char *path)
 {
     static const char *const files[] = {
+        "rt_fp8.h",
         "rt_gemm.h",
         "rt_math.h",
         "rt_math_body.h",
@@ -33,6 +34,7 @@ bool runtime_computes(const char *path)
         "cuda/matrices/rt_matrix.c",
         "cuda/rt_blas.c",
         "cuda/rt_device.h",
+        "cuda/rt_fp8_device.h",
         "cuda/rt_kernels.h",
         "cuda/rt_mma.h",
         "cuda/rt_norm.c",

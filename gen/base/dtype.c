@@ -9,9 +9,10 @@ static const struct {
     const char *name;
     int bytes;
 } dtypes[] = {
-    [DT_NONE] = {"none", 0}, [DT_F64] = {"f64", 8}, [DT_F32] = {"f32", 4},
-    [DT_BF16] = {"bf16", 2}, [DT_F16] = {"f16", 2}, [DT_SPLIT] = {"split", 2},
-    [DT_I32] = {"i32", 4},   [DT_U16] = {"u16", 2}, [DT_U8] = {"u8", 1},
+    [DT_NONE] = {"none", 0}, [DT_F64] = {"f64", 8},   [DT_F32] = {"f32", 4},
+    [DT_BF16] = {"bf16", 2}, [DT_F16] = {"f16", 2},   [DT_SPLIT] = {"split", 2},
+    [DT_I32] = {"i32", 4},   [DT_U16] = {"u16", 2},   [DT_U8] = {"u8", 1},
+    [DT_E4M3] = {"e4m3", 1}, [DT_E5M2] = {"e5m2", 1},
 };
 
 int dtype_bytes(Dtype d)
@@ -47,6 +48,9 @@ const char *dtype_ctype(Dtype d)
         return "uint16_t";
     case DT_I32:
         return "int32_t";
+    case DT_E4M3:
+    case DT_E5M2:
+        return "uint8_t";
     default:
         gen_die("no C type for dtype %s", dtype_name(d));
     }

@@ -4,7 +4,8 @@
 #define DTYPE_H
 
 typedef enum { DT_NONE, DT_F64, DT_F32, DT_BF16, DT_F16, DT_SPLIT, DT_I32, DT_U16,
-               DT_U8 } Dtype; /* DT_SPLIT: a master's 16 bits below a bf16 weight */
+               DT_U8, DT_E4M3, DT_E5M2 } Dtype; /* DT_SPLIT: a master's 16 bits below a bf16
+                                                 * weight; the last two: the forms of fp8 */
 int dtype_bytes(Dtype d);
 const char *dtype_name(Dtype d);    /* "f32" */
 Dtype dtype_parse(const char *s);   /* DT_NONE when unknown */

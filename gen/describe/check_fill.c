@@ -52,6 +52,7 @@ static void fill_hash_fields(Check *c, Model *m)
     m->reduce_dtype = dtype_parse(value_str(c, "dtypes.reduce"));
     m->master_dtype = dtype_parse(value_str(c, "dtypes.master"));
     m->moments_dtype = dtype_parse(value_str(c, "dtypes.moments"));
+    m->linear_fp8 = !strcmp(value_str(c, "dtypes.linear"), "fp8");
     fill_optimizer(c, m);
     m->schedule_name = value_kind(c, "lr");
     value_int(c, "lr.warmup", &m->warmup_steps);

@@ -67,6 +67,7 @@ typedef struct Model {
     int64_t micro_batches;              /* M = global_batch / micro_batch */
     int64_t leaves;                     /* V */
     Dtype param_dtype, reduce_dtype, master_dtype, moments_dtype;
+    bool linear_fp8;                    /* linears of the blocks multiply fp8 (graph/linears.c) */
     const struct Optimizer *optimizer;  /* its rule (fields.h); NULL: a test without one */
     FieldValue *optimizer_values;       /* one per feed */
     int optimizer_ref;                  /* the values of its fields, for functions of its rule */

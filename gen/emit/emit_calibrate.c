@@ -139,10 +139,14 @@ void emit_timed(Emit *e, const KernelList *kernels)
     for (int i = 0; i < kernels->count; i++) {
         const Node *n = kernels->items[i];
 
+        /* what takes scales is not measured alone */
+        const bool fp8 = emit_on_device(e) && node_is_fp8(n);
+
         if (n->phase == PHASE_SETUP || n->phase == PHASE_EVALUATE)
             continue;
-        for (int k = 0; k < n->cost.n_products; k++)
-            add_product(e->g, &products, &n->cost.products[k], n->in[0]->dtype);
+        for (int k = 0; k < n->cost.n_products && !fp8; k++)
+            add_product(e->g, &products, &n->cost.products[k],
+                        node_product_dtype(e->g, n));
         if (n->cost.cls == COST_PRODUCT || n->cost.cls == COST_COPY)
             continue;
         push_kernel(e, n);

@@ -10,7 +10,9 @@
  *    backward. An op whose optional outputs have no user takes the form without them
  *    (ops_form).
  * 3. The uses of one parameter inside a class add into its one gradient buffer
- *    (node.add); uses in different blocks do so at run time (beta = 1). */
+ *    (node.add); uses in different blocks do so at run time (beta = 1).
+ * 4. With dtypes.linear = "fp8", products become graphs of fp8 ops last (linears.c), so
+ *    rounding to fp8 has no gradient of its own: it is passed through. */
 #include "graph/builder.h"
 
 #include <string.h>
@@ -401,4 +403,6 @@ void grad_build(Gen *g)
             class_grad(g, c);
         }
     }
+    if (g->model.linear_fp8 && !diag_errors(g))
+        grad_fp8(g);
 }

@@ -99,6 +99,9 @@ bool class_is_root(const Class *c, const Value *v); /* boundary, gradient or los
 /* graph.c: moves the class's setup nodes out to g->setup and g->consts. */
 void graph_hoist_setup(Gen *g, Class *c);
 
+/* linears.c: products of all classes but the last → their graphs in fp8 */
+void grad_fp8(Gen *g);
+
 /* grad.c: can one kernel with one beta write these outputs? add: per output. */
 bool grads_agree(const Class *c, int n, Value *const *out, const bool *add);
 

@@ -106,8 +106,10 @@ local trainer = {
                 .. "master beside its bf16 weight; `\"bf16\"` updates the bf16 weights themselves, "
                 .. "with stochastic rounding" },
           { "linear", "string", values = { "param", "fp8", "mxfp8", "nvfp4" },
-            default = "param", neutral = "param", only = "param",
-            doc = "operands of matrix products" },
+            later_values = { "mxfp8", "nvfp4" }, default = "param", neutral = "param",
+            doc = "operands of the matrix products of all blocks but the last, which has the "
+                .. "head: `\"fp8\"` rounds weights and values to e4m3 and gradients to e5m2, each "
+                .. "tensor with a scale of its own; see [numerics](numerics.md)" },
           { "moments", "string", values = optimizers.dtypes.moments,
             default = accumulation_dtype, default_text = "`\"f32\"`",
             doc = "optimizer state; `\"bf16\"` is rounded stochastically" },

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- op.lua: what an op rule may say. In: the table of a templates/ops/NAME/op.lua. Out: the
--- same in one plain form for ops.c, and a list of problems, each with the key
--- and the item it stands at, so that messages show the line. The language of rules:
+-- op.lua: what an op rule may say. In: the table of a templates/ops/NAME/op.lua. Out: the same in
+-- one plain form for ops.c, and a list of problems, each with the key and the item it stands at, so
+-- that messages show the line. The language of rules:
 --
 --   return op {
 --     doc       = "what it computes",
@@ -20,14 +20,12 @@
 --                                  input may have any shape, "...", which is then a list, n.x
 --     fields, moments, dtypes, default, uses, lr_adjust
 --                                  of an optimizer for descriptions: gen/lua/optimizer.lua
---     evaluates = "op",            it makes the `loss` of that op (and of its forms)
---                                  without its gradients, and as `next_logits` the
---                                  logits of the token `row`; its other inputs and its
---                                  attributes are that op's
+--     evaluates = "op",            it makes the `loss` of that op (and of its forms) without its
+--                                  gradients, and as `next_logits` the logits of the token `row`;
+--                                  its other inputs and its attributes are that op's
 --     scaled    = true,            its gradient is that of loss_scale times the loss: the
 --                                  kernel's last argument, where the trainer scales
---     inputs    = { { "x", "t d" }, ... },    class = "float" (default), i32, acc, grad,
---                                             any
+--     inputs    = { { "x", "t d" }, ... },   class = "float" (default), fp8, i32, acc, grad, any
 --     attrs     = { eps = "number", heads = { "int", 8 }, c = { "int", from = "seq" },
 --                   softcap = { "number", 0, quiet = true } },
 --                                  quiet: dumps and kernels' names leave it out where it has
@@ -39,14 +37,15 @@
 --                                  if no output marked "frozen" has a user, NAME_frozen replaces
 --                                  the op. It lacks these outputs and has the same rule and
 --                                  templates, where n.dw and dw are nil (else n.dw is true)
+--                                  dtype: an operand's, the one that a text attribute names, or
+--                                  param, acc, grad, f64, i32
 --     axes      = { t = "parallel", d = "reduction" },
 --     cuts      = { t = { dw = "sum" }, heads = { qkv = { 2, "heads", "kv_heads" }, ... } },
 --                                  axes along which parts of a call are calls of the same op:
 --                                  gen/lua/op_cuts.lua
 --     check     = function(n) return problem end,
---     workspace = function(n) return bytes end,   n.elem_bytes: of the first input's dtype
---                                                 (after ids: of the next one's),
---                                                 n.acc_bytes: of the dtype of sums
+--     workspace = function(n) return bytes end,   n.elem_bytes: of the first input's dtype (after
+--                                  ids: of the next one's), n.acc_bytes: of the dtype of sums
 --     workspace_cuda = function(n) return bytes end,   if cuda.cu needs another amount;
 --                                                      workspace_cudnn: cudnn.cu
 --     check_cudnn = function(n) return problem end,    what cuDNN's kernel, which cudnn.cu
@@ -61,6 +60,9 @@
 --                                  beside the products, in passes of their own; without products,
 --                                  in place of `bytes`. Knows n.grad_bytes, too
 --     backward  = function(g, n, d) return { x = gradient } end,
+--     fp8       = function(g, n) return { y = value } end,   the graph that takes the call's place
+--                                  with dtypes.linear = "fp8", in all blocks but the last; its last
+--                                  call makes the output. nil: the call stays
 --     expands   = function(g, n) return { y = value } end,        fused ops
 --     same_bits = true,            of a built-in fused op whose kernels have the bits of its
 --                                  expansion: it is fused after the numerics hash, which has the
@@ -87,16 +89,16 @@ local keys = {
   outputs = "table", axes = "table", cuts = "table", check = "function",
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
-  bytes = "function", bytes_cuda = "function", cost = "string", products = "function", backward = "function", expands = "function",
-  reference = "function", cases = "function", variants = "table",
-  rounds_inside = "string",
+  bytes = "function", bytes_cuda = "function", cost = "string", products = "function",
+  backward = "function", expands = "function", fp8 = "function", reference = "function",
+  cases = "function", variants = "table", rounds_inside = "string",
 }
 -- For optimizers, and except for fields only together with them; gen/lua/optimizer.lua has checked
 -- them.
 local optimizer_keys = { fields = true, moments = true, dtypes = true, default = true,
                          uses = true, lr_adjust = true }
 for key in pairs(optimizer_keys) do keys[key] = "any" end
-local input_classes = { float = true, i32 = true, acc = true, grad = true, any = true }
+local input_classes = { float = true, fp8 = true, i32 = true, acc = true, grad = true, any = true }
 local optimizer_classes = { float = true, master = true, moments = true, grad = true,
                             acc = true }
 local output_dtypes = { param = true, acc = true, grad = true, f64 = true, i32 = true }
@@ -201,6 +203,11 @@ function Check:identity()
                "leave it out, or write fields = {}")
     end
   end
+end
+
+function Check:attr_type(name)
+  local spec = (self.rule.attrs or {})[name]
+  return type(spec) == "table" and spec[1] or spec
 end
 
 function Check:attribute(key, spec)
@@ -319,7 +326,8 @@ function Check:output(item, first_float)
   local o, outputs = self:operand("outputs", item, "an output"), self.out.outputs
   if not o then return end
   o.dtype = item.dtype or first_float
-  if self.inputs_good and not output_dtypes[o.dtype] and not self.operands[o.dtype] then
+  local known = output_dtypes[o.dtype] or self.operands[o.dtype] or self:attr_type(o.dtype) == "string"
+  if self.inputs_good and not known then
     self:bad("outputs", o.name, fmt("%s has unknown dtype %s", o.name, tostring(o.dtype)),
              "say an operand before it, or " .. names_of(output_dtypes))
   end
@@ -443,11 +451,10 @@ function Check:together()
   if rule.same_bits and not rule.expands then
     self:bad("same_bits", nil, "only a fused op has the bits of its expansion")
   end
-  if rule.role == "column_sum" and (#out.inputs ~= 1 or #out.outputs ~= 1 or #out.attrs > 0) then
-    self:bad("role", nil, "the column sum takes one value, returns one and has no attributes")
-  end
-  if rule.role == "sum" and (#out.inputs ~= 2 or #out.outputs ~= 1 or #out.attrs > 0) then
-    self:bad("role", nil, "the sum takes two values, returns one and has no attributes")
+  local sum = ({ sum = { 2, "sum takes two values" },
+                 column_sum = { 1, "column sum takes one value" } })[rule.role]
+  if sum and (#out.inputs ~= sum[1] or #out.outputs ~= 1 or #out.attrs > 0) then
+    self:bad("role", nil, fmt("the %s, returns one and has no attributes", sum[2]))
   end
 end
 

@@ -7,6 +7,7 @@
 #include "op_test/op_test.h"
 
 #include "rt_cuda.h"
+#include "rt_fp8.h"
 #include "rt_philox.h"
 #include "sim.h"
 
@@ -96,6 +97,10 @@ static double element(const void *p, int64_t i, int dtype)
         return ((const double *)p)[i];
     if (dtype == RT_F32)
         return ((const float *)p)[i];
+    if (dtype == RT_E4M3)
+        return rt_f32_from_e4m3(((const uint8_t *)p)[i]);
+    if (dtype == RT_E5M2)
+        return rt_f32_from_e5m2(((const uint8_t *)p)[i]);
     return dtype == RT_BF16 ? rt_f32_from_bf16(((const rt_bf16 *)p)[i])
                             : rt_f32_from_f16(((const rt_f16 *)p)[i]);
 }
@@ -112,15 +117,12 @@ static void store(void *p, int64_t i, int dtype, double v)
         ((rt_f16 *)p)[i] = rt_f16_from_f32((float)v);
 }
 
-void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c,
-               float beta)
+static void multiply(const RtMatmul *p, const void *a, const void *b, void *c, float beta,
+                     double scale)
 {
-    (void)rt;
-    gen_require(p->plan, "a product is called but was never prepared");
-    if (device) {
-        device->matmul(p, a, b, c, beta);
-        return;
-    }
+    const bool fp8 = p->in_dtype == RT_E4M3 || p->in_dtype == RT_E5M2;
+    const int b_dtype = fp8 ? p->b_dtype : p->in_dtype;
+
     for (int64_t i = 0; i < p->m; i++)
         for (int64_t j = 0; j < p->n; j++) {
             double sum = 0;
@@ -129,12 +131,35 @@ void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c,
                 const int64_t ia = p->op == RT_TN ? k * p->lda + i : i * p->lda + k;
                 const int64_t ib = p->op == RT_NT ? j * p->ldb + k : k * p->ldb + j;
 
-                sum += element(a, ia, p->in_dtype) * element(b, ib, p->in_dtype);
+                sum += element(a, ia, p->in_dtype) * element(b, ib, b_dtype);
             }
+            sum *= scale;
             if (beta != 0)
                 sum += beta * element(c, i * p->ldc + j, p->out_dtype);
             store(c, i * p->ldc + j, p->out_dtype, sum);
         }
+}
+
+void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c,
+               float beta)
+{
+    (void)rt;
+    gen_require(p->plan, "a product is called but was never prepared");
+    if (device)
+        device->matmul(p, a, b, c, beta);
+    else
+        multiply(p, a, b, c, beta, 1);
+}
+
+void rt_matmul_fp8(Rt *rt, const RtMatmul *p, const void *a, const float *sa,
+                   const void *b, const float *sb, void *c, float beta)
+{
+    (void)rt;
+    gen_require(p->plan, "a product is called but was never prepared");
+    if (device)
+        device->matmul_fp8(p, a, sa, b, sb, c, beta);
+    else
+        multiply(p, a, b, c, beta, (double)*sa * (double)*sb);
 }
 
 uint32_t rt_noise_stream(const RtUpdateRun *run)

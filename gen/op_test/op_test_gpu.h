@@ -22,6 +22,8 @@ typedef struct OpDevice {
     void (*matmul_prepare)(struct RtMatmul *p);
     void (*matmul)(const struct RtMatmul *p, const void *a, const void *b, void *c,
                    float beta);
+    void (*matmul_fp8)(const struct RtMatmul *p, const void *a, const float *sa,
+                       const void *b, const float *sb, void *c, float beta);
     void *(*put)(const void *from, size_t bytes);         /* a copy there */
     const char *(*take)(void *to, void *p, size_t bytes); /* back, and freed; an error */
 } OpDevice;

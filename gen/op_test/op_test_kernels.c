@@ -7,6 +7,7 @@
 #include "op_test/op_test.h"
 
 #include "base/sandbox.h"
+#include "rt_fp8.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -100,6 +101,12 @@ void buf_put(Buf *b, int64_t i, double v)
     case DT_F16:
         ((rt_f16 *)b->data)[i] = rt_f16_from_f32((float)v);
         break;
+    case DT_E4M3:
+        ((uint8_t *)b->data)[i] = rt_e4m3_from_f32((float)v);
+        break;
+    case DT_E5M2:
+        ((uint8_t *)b->data)[i] = rt_e5m2_from_f32((float)v);
+        break;
     case DT_SPLIT:
         ((uint16_t *)b->data)[i] = (uint16_t)v;
         break;
@@ -122,6 +129,10 @@ double buf_get(const Buf *b, int64_t i)
         return rt_f32_from_bf16(((const rt_bf16 *)b->data)[i]);
     case DT_F16:
         return rt_f32_from_f16(((const rt_f16 *)b->data)[i]);
+    case DT_E4M3:
+        return rt_f32_from_e4m3(((const uint8_t *)b->data)[i]);
+    case DT_E5M2:
+        return rt_f32_from_e5m2(((const uint8_t *)b->data)[i]);
     case DT_SPLIT:
         return ((const uint16_t *)b->data)[i];
     case DT_I32:
@@ -139,6 +150,10 @@ double round_to(Dtype dtype, double v)
         return rt_f32_from_bf16(rt_bf16_from_f32((float)v));
     if (dtype == DT_F16)
         return rt_f32_from_f16(rt_f16_from_f32((float)v));
+    if (dtype == DT_E4M3)
+        return rt_f32_from_e4m3(rt_e4m3_from_f32((float)v));
+    if (dtype == DT_E5M2)
+        return rt_f32_from_e5m2(rt_e5m2_from_f32((float)v));
     return v;
 }
 

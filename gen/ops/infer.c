@@ -282,6 +282,8 @@ static bool class_takes(const Gen *g, const char *cls, Dtype d)
         return d == DT_F64 || d == DT_F32 || d == DT_BF16 || d == DT_F16;
     if (!strcmp(cls, "i32"))
         return d == DT_I32;
+    if (!strcmp(cls, "fp8"))
+        return d == DT_E4M3 || d == DT_E5M2;
     if (!strcmp(cls, "acc"))
         return d == ops_acc_dtype(g);
     if (!strcmp(cls, "grad"))
@@ -398,6 +400,9 @@ static Dtype output_dtype(const Infer *in, const Operand *o)
     for (int i = 0; i < in->op->n_out && &in->op->out[i] < o; i++)
         if (!strcmp(o->dtype, in->op->out[i].name))
             return in->node->out[i]->dtype;
+    for (int i = 0; i < in->node->n_attrs; i++)
+        if (!strcmp(o->dtype, in->node->attrs[i].key))
+            return dtype_parse(in->node->attrs[i].s);
     if (!strcmp(o->dtype, "param"))
         return in->g->model.param_dtype;
     if (!strcmp(o->dtype, "grad"))
@@ -417,7 +422,9 @@ static void infer_output(Infer *in, int i)
     int n = 0;
 
     v->dtype = output_dtype(in, o);
-    gen_require(v->dtype != DT_NONE, "%s: no dtype for %s", in->op->name, o->name);
+    if (v->dtype == DT_NONE)
+        luaL_error(in->L, "%s: %s is the dtype of %s, but names none", in->op->name,
+                   o->dtype, o->name);
     if (!*o->dims)
         n = dims_call(in, "outputs", i, dim);
     else

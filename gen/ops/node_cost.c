@@ -67,11 +67,25 @@ static Product product_at(lua_State *L, const OpRule *op)
     return p;
 }
 
+bool node_is_fp8(const Node *node)
+{
+    return node->n_in > 0 &&
+           (node->in[0]->dtype == DT_E4M3 || node->in[0]->dtype == DT_E5M2);
+}
+
+Dtype node_product_dtype(const Gen *g, const Node *node)
+{
+    return node_is_fp8(node) && !g->model.target->device ? ops_acc_dtype(g)
+                                                         : node->in[0]->dtype;
+}
+
 /* Operands of the products, as often as they run: those that add to a gradient read it
  * and write it. */
 static int64_t operand_bytes(const Gen *g, const Node *node)
 {
     const double elem = (double)dtype_bytes(node->in[0]->dtype),
+                 made = (double)dtype_bytes(node->out[0]->dtype) *
+                        (node->op->out[0].may_add ? 2 : 1),
                  grad = (double)dtype_bytes(g->model.reduce_dtype);
     double bytes = 0;
 
@@ -79,7 +93,9 @@ static int64_t operand_bytes(const Gen *g, const Node *node)
         const Product *p = &node->cost.products[i];
         const double m = (double)p->m, n = (double)p->n, k = (double)p->k,
                      times = (double)p->times;
-        const double out = p->form == FORM_TN ? grad * (2 * times - 1) : elem * times;
+        const double out = node_is_fp8(node)    ? made * times
+                           : p->form == FORM_TN ? grad * (2 * times - 1)
+                                                : elem * times;
 
         bytes += elem * (m * k + k * n) * times + out * m * n;
     }

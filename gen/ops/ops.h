@@ -76,7 +76,7 @@ typedef struct OpInfo {
     CostClass cost;    /* what limits its kernel */
     bool has_products; /* the rule lists them; then cost is COST_PRODUCT */
     bool scaled; /* takes the loss scale, if there is one */
-    bool has_backward, has_check, has_flops, has_bytes, has_bytes_cuda;
+    bool has_backward, has_fp8, has_check, has_flops, has_bytes, has_bytes_cuda;
     bool has_workspace;
     bool same_bits; /* as its expansion: fused after the hash. Never of an op from --ops */
     bool has_library_kernel; /* its folder has a file for the library asked for */
@@ -224,6 +224,9 @@ void node_cost_rule(lua_State *L, const OpRule *op);
 /* Fills node->cost. Needs a protected call. */
 void node_cost(Gen *g, Node *node);
 double node_products_flops(const Node *node);
+bool node_is_fp8(const Node *node); /* its first operand */
+/* What its products multiply: on processors, fp8 as the dtype of sums. */
+Dtype node_product_dtype(const Gen *g, const Node *node);
 
 /* ---- ops_env.c: for the emitter and the tests ------------------------------------ */
 

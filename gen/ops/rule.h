@@ -9,8 +9,9 @@
 typedef struct Operand {
     const char *name;
     const char *dims;        /* "t d", "t 2*f", "1"; "" = shape given by the rule's function */
-    const char *dtype;       /* inputs: a legal class "float", "i32", "acc", "any"; outputs: name of
-                              * an operand, "param", "acc", "grad", "f64", "i32" */
+    const char *dtype;       /* inputs: a legal class "float", "fp8", "i32", "acc", "any"; outputs:
+                              * name of an operand or of a text attribute that names it, "param",
+                              * "acc", "grad", "f64", "i32" */
     bool may_add;            /* output may add into its buffer (beta = 1) */
     const char *alias;       /* the input whose bytes the output may take; NULL: none */
     bool optional;           /* a call may omit this input; optional inputs come last */

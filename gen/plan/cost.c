@@ -6,6 +6,7 @@
  * 1. A kernel whose class counts flops takes its flops at the rate of its class, or its
  *    operands' bytes at the rate of memory if that is longer; any other kernel its bytes
  *    at the rate of its class, or its flops at the rate of products. Then its launch.
+ *    Products of fp8 have a rate of their own, in proportion to that of bf16.
  * 2. A product of a shape that was measured takes what it took.
  * 3. On a device, what a kernel moves beside its products takes its time after them.
  * Collectives are priced in cost_move.c. */
@@ -36,15 +37,22 @@ static KernelPrice price_of(const Gen *g, CostClass by, int64_t ps, int64_t per_
                          (double)per_us * 1e6, r->measured >> by & 1};
 }
 
+/* Of the rate of its class. */
+typedef struct Pace {
+    int64_t times, by;
+} Pace;
+static const Pace as_stated = {1, 1};
+
 /* Step 1. */
 static KernelPrice roofline(const Gen *g, CostClass c, double flops, double bytes,
-                            int64_t slower, bool by_library)
+                            Pace pace, bool by_library)
 {
     const Rates *r = &g->model.rates;
     const CostClass math = cost_by_flops(c) ? c : COST_PRODUCT;
     const CostClass memory = cost_by_flops(c) ? COST_ELEMENTWISE : c;
     const int64_t library = by_library ? r->library_per_us[math] : 0;
-    const int64_t per_us = library ? library : max_i64(r->per_us[math] / slower, 1);
+    const int64_t per_us =
+        library ? library : max_i64(r->per_us[math] * pace.times / pace.by, 1);
     const int64_t computes = ps_of(flops, per_us),
                   moves = ps_of(bytes, r->per_us[memory]);
 
@@ -58,7 +66,8 @@ static bool measured_products(const Gen *g, const Node *n, double *ps)
     *ps = 0;
     for (int i = 0; i < n->cost.n_products; i++) {
         const Product *p = &n->cost.products[i];
-        const ProductTime *t = rates_product(&g->model.rates, p, n->in[0]->dtype);
+        const ProductTime *t =
+            rates_product(&g->model.rates, p, node_product_dtype(g, n));
 
         if (!t)
             return false;
@@ -74,7 +83,8 @@ static KernelPrice price_products(const Gen *g, const Node *n)
 
     if (measured_products(g, n, &ps))
         return (KernelPrice){capped(ps), COST_PRODUCT, 0, true};
-    return roofline(g, n->cost.cls, n->flops, (double)n->cost.moved_bytes, 1,
+    return roofline(g, n->cost.cls, n->flops, (double)n->cost.moved_bytes,
+                    node_is_fp8(n) ? (Pace){g->model.rates.fp8_percent, 100} : as_stated,
                     n->library != NULL);
 }
 
@@ -100,7 +110,7 @@ int64_t cost_span(const Gen *g, const Span *s)
 
 KernelPrice cost_traffic(const Gen *g, CostClass c, double bytes)
 {
-    return roofline(g, c, 0, bytes, 1, false);
+    return roofline(g, c, 0, bytes, as_stated, false);
 }
 
 bool cost_is_cheap(const Gen *g, const Node *n)
@@ -130,7 +140,8 @@ int64_t cost_instr(const Gen *g, const Instr *i)
     if (i->kind == INS_SPAN)
         return cost_span(g, ins_span(g, i));
     if (i->kind == INS_MATRICES)
-        return roofline(g, COST_PRODUCT, i->flops, 0, g->model.rates.f32_slower, false)
+        return roofline(g, COST_PRODUCT, i->flops, 0,
+                        (Pace){1, g->model.rates.f32_slower}, false)
             .ps;
     return rule->traffic_bytes ? cost_traffic(g, rule->cost, rule->traffic_bytes(g, i)).ps
                                : 0;

@@ -56,8 +56,8 @@ static void add_operands(Text *t, const Operand *list, int n)
                 text_printf(t, *p == ' ' ? ", " : "%c", *p);
             text_printf(t, "]");
         }
-        if (!strcmp(list[i].dtype, "i32"))
-            text_printf(t, " i32");
+        if (!strcmp(list[i].dtype, "i32") || !strcmp(list[i].dtype, "fp8"))
+            text_printf(t, " %s", list[i].dtype);
         text_printf(t, list[i].optional ? "?`" : "`");
     }
 }

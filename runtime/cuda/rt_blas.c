@@ -104,13 +104,31 @@ static cudaDataType_t type_of(int dtype)
     return dtype == RT_F64    ? CUDA_R_64F
            : dtype == RT_F32  ? CUDA_R_32F
            : dtype == RT_BF16 ? CUDA_R_16BF
+           : dtype == RT_E4M3 ? CUDA_R_8F_E4M3
+           : dtype == RT_E5M2 ? CUDA_R_8F_E5M2
                               : CUDA_R_16F;
+}
+
+static bool is_fp8(int dtype)
+{
+    return dtype == RT_E4M3 || dtype == RT_E5M2;
+}
+
+/* Of the caller's B. */
+static int b_dtype(const RtMatmul *p)
+{
+    return is_fp8(p->in_dtype) ? p->b_dtype : p->in_dtype;
+}
+
+int64_t rt_operand_bytes(int dtype)
+{
+    return is_fp8(dtype) ? 1 : (int64_t)rt_dtype_bytes((RtDtype)dtype);
 }
 
 /* The alignment of rows; buffers are aligned to more. */
 static uint32_t alignment(int64_t ld, int dtype)
 {
-    const uint64_t bytes = (uint64_t)ld * rt_dtype_bytes((RtDtype)dtype);
+    const uint64_t bytes = (uint64_t)(ld * rt_operand_bytes(dtype));
     uint32_t most = 16;
     while (bytes % most != 0)
         most /= 2;
@@ -133,7 +151,7 @@ static cublasLtMatmulPreference_t preference(const RtMatmul *p, RtSplit split)
         split == RT_WHOLE_K
             ? CUBLASLT_REDUCTION_SCHEME_NONE
             : CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const uint32_t a = alignment(p->ldb, p->in_dtype), b = alignment(p->lda, p->in_dtype);
+    const uint32_t a = alignment(p->ldb, b_dtype(p)), b = alignment(p->lda, p->in_dtype);
     const uint32_t c = alignment(p->ldc, p->out_dtype);
     const struct {
         cublasLtMatmulPreferenceAttributes_t what;
@@ -162,11 +180,14 @@ static const char *const op_names[] = {[RT_NT] = "NT", [RT_NN] = "NN", [RT_TN] =
 const char *rt_product_text(const RtMatmul *p, char *text)
 {
     static const char *const dtypes[] = {
-        [RT_F32] = "f32", [RT_F64] = "f64", [RT_BF16] = "bf16", [RT_F16] = "f16"};
-    snprintf(text, RT_PRODUCT_TEXT, "%s %lld x %lld x %lld rows %lld %lld %lld %s to %s",
-             op_names[p->op], (long long)p->m, (long long)p->n, (long long)p->k,
-             (long long)p->lda, (long long)p->ldb, (long long)p->ldc, dtypes[p->in_dtype],
-             dtypes[p->out_dtype]);
+        [RT_F32] = "f32", [RT_F64] = "f64",   [RT_BF16] = "bf16",
+        [RT_F16] = "f16", [RT_E4M3] = "e4m3", [RT_E5M2] = "e5m2"};
+    snprintf(
+        text, RT_PRODUCT_TEXT, "%s %lld x %lld x %lld rows %lld %lld %lld %s%s%s%s to %s",
+        op_names[p->op], (long long)p->m, (long long)p->n, (long long)p->k,
+        (long long)p->lda, (long long)p->ldb, (long long)p->ldc, dtypes[p->in_dtype],
+        is_fp8(p->in_dtype) ? " and " : "", is_fp8(p->in_dtype) ? dtypes[p->b_dtype] : "",
+        p->fast ? " fast" : "", dtypes[p->out_dtype]);
     return text;
 }
 
@@ -178,7 +199,7 @@ RtProduct rt_product_describe(const RtMatmul *p)
     /* Columns of the library's matrices are rows of ours. */
     const bool b_rows_n = p->op == RT_NT, a_rows_k = p->op == RT_TN;
     RtProduct q = {
-        .a = layout(type_of(p->in_dtype), b_rows_n ? p->k : p->n, b_rows_n ? p->n : p->k,
+        .a = layout(type_of(b_dtype(p)), b_rows_n ? p->k : p->n, b_rows_n ? p->n : p->k,
                     p->ldb),
         .b = layout(type_of(p->in_dtype), a_rows_k ? p->m : p->k, a_rows_k ? p->k : p->m,
                     p->lda),
@@ -191,6 +212,12 @@ RtProduct rt_product_describe(const RtMatmul *p)
                                 q.desc, CUBLASLT_MATMUL_DESC_TRANSA, &b_op, sizeof b_op));
     RT_BLAS_CALL(this_rank, cublasLtMatmulDescSetAttribute(
                                 q.desc, CUBLASLT_MATMUL_DESC_TRANSB, &a_op, sizeof a_op));
+    if (p->fast) {
+        const int8_t fast = 1;
+        RT_BLAS_CALL(this_rank,
+                     cublasLtMatmulDescSetAttribute(
+                         q.desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast));
+    }
     return q;
 }
 
@@ -327,6 +354,24 @@ cublasStatus_t rt_product_run(const Rt *rt, const RtMatmul *p, const RtProduct *
                           q->b, f64 ? (const void *)&beta64 : &beta, c, q->c, c, q->c,
                           &q->algorithm, workspace, (size_t)rt->trainer->library_bytes,
                           rt_gpu.stream[RT_COMPUTE]);
+}
+
+void rt_product_scales(const RtProduct *q, const float *sa, const float *sb)
+{
+    RT_BLAS_CALL(this_rank,
+                 cublasLtMatmulDescSetAttribute(
+                     q->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &sb, sizeof sb));
+    RT_BLAS_CALL(this_rank,
+                 cublasLtMatmulDescSetAttribute(
+                     q->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &sa, sizeof sa));
+}
+
+/* The description is read when the product is enqueued, or captured into a graph. */
+void rt_matmul_fp8(Rt *rt, const RtMatmul *p, const void *a, const float *sa,
+                   const void *b, const float *sb, void *c, float beta)
+{
+    rt_product_scales(p->plan, sa, sb);
+    rt_matmul(rt, p, a, b, c, beta);
 }
 
 void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c,

@@ -43,6 +43,9 @@ bool rt_algorithm_in_order(const RtMatmul *p, const cublasLtMatmulAlgo_t *algori
 /* "algorithm 66, tile 20, k in 3 parts" */
 const char *rt_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *text,
                               size_t bytes);
+int64_t rt_operand_bytes(int dtype); /* an element of A, B or C */
+/* Of fp8: where the scales of the caller's A and B will be when it runs. */
+void rt_product_scales(const RtProduct *q, const float *sa, const float *sb);
 /* The workspace is the trainer's library_bytes. */
 cublasStatus_t rt_product_run(const Rt *rt, const RtMatmul *p, const RtProduct *q,
                               const void *a, const void *b, void *c, float beta,

@@ -33,11 +33,16 @@ typedef struct RtMatmul {
     int64_t m, n, k;
     int64_t lda, ldb, ldc;   /* elements between rows */
     int in_dtype, out_dtype; /* RtDtype of A and B, and of C */
+    int b_dtype;             /* of B, if A is fp8: then B is, too, and op is RT_NT */
+    bool fast;               /* fp8: sums may have fewer bits than f32 */
     void *plan;              /* the library's, from rt_matmul_prepare */
 } RtMatmul;
 
 void rt_matmul_prepare(RtMatmul *p);
 void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c, float beta);
+/* Of fp8, times the scales at sa and sb in device memory. */
+void rt_matmul_fp8(Rt *rt, const RtMatmul *p, const void *a, const float *sa, const void *b,
+                   const float *sb, void *c, float beta);
 
 /* Causal attention by cuDNN on a slice: `sequences` of `seq` tokens, each with `heads` queries;
  * heads / kv_heads of them share a key and a value. A query sees the keys up to its own, or only

@@ -46,7 +46,8 @@ typedef struct Bench {
     RtProduct q;
     char *a, *b, *c, *workspace, *flush, *numbers; /* numbers: pinned memory */
     int64_t a_elems, b_elems, c_elems, flush_bytes;
-    float beta; /* gradients of weights add to earlier ones */
+    float *scales; /* of fp8: 1 */
+    float beta;    /* gradients of weights add to earlier ones */
     cudaEvent_t from, to;
 } Bench;
 
@@ -66,12 +67,16 @@ static char *allocate(const Bench *b, int64_t bytes)
 
 static void fill(const Bench *b, char *to, int64_t elems, int dtype, uint64_t seed)
 {
-    const int64_t size = (int64_t)rt_dtype_bytes((RtDtype)dtype);
+    const int64_t size = rt_operand_bytes(dtype);
     const int64_t n = elems < RANDOM_ELEMS ? elems : RANDOM_ELEMS;
     rt_gpu_drain(b->rt);
     for (int64_t i = 0; i < n; i++) {
-        const double x = (double)(rt_hash64(&i, sizeof i, seed) >> 11) * 0x1p-53;
-        rt_store((RtDtype)dtype, b->numbers, i, 2 * x - 1, false);
+        const uint64_t bits = rt_hash64(&i, sizeof i, seed);
+        const double x = (double)(bits >> 11) * 0x1p-53;
+        if (size == 1) /* both forms of fp8: without the upper half of their exponents */
+            b->numbers[i] = (char)(bits & 0xbfu);
+        else
+            rt_store((RtDtype)dtype, b->numbers, i, 2 * x - 1, false);
     }
     for (int64_t i = 0; i < elems; i += n) {
         const int64_t part = elems - i < n ? elems - i : n;
@@ -88,9 +93,11 @@ static void fill_result(const Bench *b)
 
 static void bench_open(Bench *b, const RtMatmul *p)
 {
-    const int64_t in = (int64_t)rt_dtype_bytes((RtDtype)p->in_dtype);
+    const int64_t in = rt_operand_bytes(p->in_dtype);
     b->p = p;
     b->q = rt_product_describe(p);
+    if (in == 1)
+        rt_product_scales(&b->q, b->scales, b->scales);
     b->a_elems = (p->op == RT_TN ? p->k : p->m) * p->lda;
     b->b_elems = (p->op == RT_NT ? p->n : p->k) * p->ldb;
     b->c_elems = p->m * p->ldc;
@@ -250,7 +257,10 @@ static void search_all(Rt *rt)
         rt_fail(rt, RT_EXIT_ERROR, "this trainer has no matrix products");
     RT_CUDA_CALL(
         rt, cudaDeviceGetAttribute(&cache_bytes, cudaDevAttrL2CacheSize, rt_gpu.index));
+    const float one = 1;
     b.p = &products[0];
+    b.scales = (float *)(void *)allocate(&b, sizeof one);
+    RT_CUDA_CALL(rt, cudaMemcpy(b.scales, &one, sizeof one, cudaMemcpyHostToDevice));
     b.flush_bytes = 2 * (int64_t)cache_bytes + 1;
     b.flush = allocate(&b, b.flush_bytes);
     b.workspace = allocate(&b, rt->trainer->library_bytes);

@@ -513,6 +513,23 @@ bf16() {
 f16() { # leaves of several micro-batches: gradients are stored, then added to
     reference llama_f16 tiny_llama 2e-2 --set 'dtypes.param="f16"' --set leaves=2
 }
+# Products in fp8 with their scales in device memory; losses near those of the CPU's trainer, whose
+# operands have the same bits but for what sums before them rounded otherwise.
+fp8() {
+    local sets=(--set 'dtypes={param="bf16",linear="fp8"}' --set seq=16 --set model.dim=32
+                --set model.head_dim=16 --set model.ffn=48) dir=$WORK/row
+    reference fp8 tiny_llama 2e-2 "${sets[@]}" || return
+    check "fp8: a tensor is read once for both layouts" grep -q '^void fp8_both_' "$WORK/reference_fp8/kernels.h"
+    row fp8 tiny_llama 0 "${sets[@]}" --set mesh.shard=2 --set recompute=block
+    [ "$FULL" = 0 ] || row fp8 tiny_llama 0 "${sets[@]}" --set mesh.shard=4 --set wrap=root_only
+    REFERENCE=fp8
+    if plant "$dir" kernels.c 's/, b, sb, /, b, sa, /'; then
+        other "fp8: products with the scale of another tensor" "$dir"
+    else
+        bad "fp8: no scales to mix up" "$dir.log"
+    fi
+    REFERENCE=llama
+}
 part llama llama
 part rows:llama rows llama tiny_llama 1
 part library_sums:llama turn 0 2 library_sums
@@ -532,6 +549,7 @@ part formulas turn 1 2 formulas
 part biases turn 1 2 biases
 part bf16 turn 0 2 bf16
 part f16 turn 1 2 f16
+part fp8 turn 1 2 fp8
 part gpu_script gpu_script
 part kept_rows kept_rows
 part recorded_rows recorded_rows

@@ -8,6 +8,7 @@
 #include "sim_cudart.h"
 
 #include <cublasLt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,8 @@ typedef struct Desc {
     int32_t transa, transb;
     uint32_t epilogue;
     const void *bias;
+    const float *scale_a, *scale_b; /* of fp8, on the device; NULL: 1 */
+    int8_t fast;
 } Desc;
 
 typedef struct Preference {
@@ -175,6 +178,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
         memcpy(&d->epilogue, value, 4);
     else if (attr == CUBLASLT_MATMUL_DESC_BIAS_POINTER && bytes == sizeof d->bias)
         memcpy(&d->bias, value, sizeof d->bias);
+    else if (attr == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER && bytes == sizeof d->scale_a)
+        memcpy(&d->scale_a, value, sizeof d->scale_a);
+    else if (attr == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER && bytes == sizeof d->scale_b)
+        memcpy(&d->scale_b, value, sizeof d->scale_b);
+    else if (attr == CUBLASLT_MATMUL_DESC_FAST_ACCUM && bytes == 1)
+        memcpy(&d->fast, value, 1);
     else if (attr != CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     return CUBLAS_STATUS_SUCCESS;
@@ -283,12 +292,30 @@ typedef struct Product {
     Algorithm algorithm;
 } Product;
 
+static bool is_fp8(cudaDataType_t t)
+{
+    return t == CUDA_R_8F_E4M3 || t == CUDA_R_8F_E5M2;
+}
+
 static int64_t size_of(cudaDataType_t t)
 {
     return t == CUDA_R_64F                       ? 8
            : t == CUDA_R_32F                     ? 4
            : t == CUDA_R_16BF || t == CUDA_R_16F ? 2
+           : is_fp8(t)                           ? 1
                                                  : 0;
+}
+
+/* By its definition: sign, exponent, mantissa. */
+static double of_fp8(uint8_t x, int mantissa, int bias)
+{
+    const int exponent = (x & 0x7f) >> mantissa, low = x & ((1 << mantissa) - 1);
+    const double size = ldexp(exponent ? low + (1 << mantissa) : low,
+                              (exponent ? exponent : 1) - bias - mantissa);
+
+    if (mantissa == 3 ? (x & 0x7f) == 0x7f : exponent == 31)
+        return low || mantissa == 3 ? NAN : x & 0x80 ? -INFINITY : INFINITY;
+    return x & 0x80 ? -size : size;
 }
 
 static float float_of(uint32_t bits)
@@ -307,6 +334,10 @@ static double load(const void *p, int64_t i, cudaDataType_t t)
         return ((const float *)p)[i];
     if (t == CUDA_R_16BF)
         return float_of((uint32_t)((const uint16_t *)p)[i] << 16);
+    if (t == CUDA_R_8F_E4M3)
+        return of_fp8(((const uint8_t *)p)[i], 3, 7);
+    if (t == CUDA_R_8F_E5M2)
+        return of_fp8(((const uint8_t *)p)[i], 2, 15);
     return sim_f32_from_f16(((const uint16_t *)p)[i]);
 }
 
@@ -406,7 +437,7 @@ static SimResult run_product(SimOp *op)
                        : p->algorithm == UNSTEADY || p->algorithm == SPLIT ? runs++ % k
                                                                            : 0;
     const int64_t part = p->algorithm == SPLIT_RACE && ++races % RACE_EVERY == 0;
-    double *a, *b;
+    double *a, *b, alpha = p->alpha;
 
     touch(p->pa, &p->a, false);
     touch(p->pb, &p->b, false);
@@ -415,17 +446,25 @@ static SimResult run_product(SimOp *op)
     touch(p->pd, &p->d, true);
     if (used > 0)
         sim_touch(p->workspace, used, true, NULL);
+    if (p->desc.scale_a)
+        sim_touch(p->desc.scale_a, sizeof *p->desc.scale_a, false, NULL);
+    if (p->desc.scale_b)
+        sim_touch(p->desc.scale_b, sizeof *p->desc.scale_b, false, NULL);
     if (sim_problem())
         return SIM_OP_DONE;
+    if (p->desc.scale_a)
+        alpha *= (double)*p->desc.scale_a;
+    if (p->desc.scale_b)
+        alpha *= (double)*p->desc.scale_b;
     a = rows_of(p->pa, &p->a, p->desc.transa != CUBLAS_OP_N, m, k);
     b = rows_of(p->pb, &p->b, p->desc.transb == CUBLAS_OP_N, n, k);
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
             const double *row = a + i * k, *column = b + j * k;
-            double v = p->alpha *
-                       (p->algorithm == BACKWARDS ? dot_backwards(row, column, k, wide)
-                        : p->algorithm > SPLIT    ? dot_parts(row, column, k, part, wide)
-                                                  : dot(row, column, k, at, wide));
+            double v =
+                alpha * (p->algorithm == BACKWARDS ? dot_backwards(row, column, k, wide)
+                         : p->algorithm > SPLIT    ? dot_parts(row, column, k, part, wide)
+                                                   : dot(row, column, k, at, wide));
 
             if (p->beta != 0)
                 v += p->beta * load(p->pc, j * p->c.ld + i, p->c.type);
@@ -440,7 +479,28 @@ static SimResult run_product(SimOp *op)
     return SIM_OP_DONE;
 }
 
-/* Dimensions fit, types are such as the library multiplies. */
+/* What Hopper asks of fp8: both operands along k, dims of 16, f32 sums; not both e5m2. */
+static bool legal_fp8(const Product *p)
+{
+    return p->desc.transa != CUBLAS_OP_N && p->desc.transb == CUBLAS_OP_N &&
+           is_fp8(p->b.type) &&
+           !(p->a.type == CUDA_R_8F_E5M2 && p->b.type == CUDA_R_8F_E5M2) &&
+           p->a.rows % 16 == 0 && p->a.cols % 16 == 0 && p->b.cols % 16 == 0 &&
+           p->a.ld % 16 == 0 && p->b.ld % 16 == 0 && !is_fp8(p->d.type) &&
+           p->d.type != CUDA_R_64F;
+}
+
+/* Types are such as the library multiplies. */
+static bool legal_types(const Product *p)
+{
+    if (is_fp8(p->a.type))
+        return legal_fp8(p);
+    return p->a.type == p->b.type && !p->desc.scale_a && !p->desc.scale_b &&
+           (p->d.type == p->a.type ||
+            (p->d.type == CUDA_R_32F && p->a.type != CUDA_R_64F));
+}
+
+/* Dimensions fit. */
 static bool legal(const Product *p)
 {
     const bool ta = p->desc.transa != CUBLAS_OP_N, tb = p->desc.transb != CUBLAS_OP_N;
@@ -448,11 +508,9 @@ static bool legal(const Product *p)
     const uint64_t n = tb ? p->b.rows : p->b.cols, kb = tb ? p->b.cols : p->b.rows;
 
     return m == p->d.rows && n == p->d.cols && ka == kb && p->c.rows == m &&
-           p->c.cols == n && p->a.type == p->b.type && p->c.type == p->d.type &&
+           p->c.cols == n && legal_types(p) && p->c.type == p->d.type &&
            size_of(p->a.type) && size_of(p->d.type) && p->a.ld >= (int64_t)p->a.rows &&
            p->b.ld >= (int64_t)p->b.rows && p->d.ld >= (int64_t)m &&
-           (p->d.type == p->a.type ||
-            (p->d.type == CUDA_R_32F && p->a.type != CUDA_R_64F)) &&
            p->desc.epilogue <= CUBLASLT_EPILOGUE_DEFAULT &&
            (p->desc.compute == CUBLAS_COMPUTE_64F) == (p->d.type == CUDA_R_64F);
 }

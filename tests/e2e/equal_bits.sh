@@ -13,6 +13,7 @@ llama_bf16|tests/models/tiny_llama.lua|dtypes.param="bf16" model.qkv_bias=true|3
 llama_f64|tests/models/tiny_llama.lua|dtypes.param="f64" model.qk_norm=true|3
 llama_unfused|tests/models/tiny_llama.lua|fuse=false|2
 llama_leaves|tests/models/tiny_llama.lua|global_batch=64 leaves=8|2
+llama_fp8|tests/models/tiny_llama.lua|dtypes={param="bf16",linear="fp8"} seq=16 model.dim=32 model.head_dim=16 model.ffn=48|3
 gpt2|tests/models/tiny_gpt2.lua||3
 gpt2_bf16|tests/models/tiny_gpt2.lua|dtypes.param="bf16"|3
 gpt2_untied|tests/models/tiny_gpt2.lua|model.tied=false|2

@@ -117,6 +117,7 @@ local function bind(n, dims, shape)
 end
 
 local run
+local options = {} -- round(dtype, v): how results are rounded; nil: not at all
 
 -- A chain of formulas: what it replaced, of the class before fusion, on what the chain reads.
 local function run_chain(node, values, class)
@@ -146,7 +147,9 @@ function run(nodes, values, class)
             goto next
         end
         local r, n = rule(node.op), {}
-        n.round = function(_, v) return v end
+        local dtypes = {}
+        for i, output in ipairs(r.outputs) do dtypes[output[1]] = node.out[i].dtype end
+        n.round = function(what, v) return options.round and options.round(dtypes[what], v) or v end
         for k, v in pairs(node.attrs) do n[k] = v end
         for k, spec in pairs(r.attrs or {}) do -- "1" is a number, but the rule may say 1.0
             if n[k] == nil and type(spec) == "table" then n[k] = spec[2] end -- a quiet one
@@ -227,4 +230,4 @@ local function inputs_of(class, setup, like)
     return values
 end
 
-return { rule = rule, parse = parse, run = run, random = random, fill = fill, inputs_of = inputs_of }
+return { options = options, rule = rule, parse = parse, run = run, random = random, fill = fill, inputs_of = inputs_of }

@@ -26,6 +26,8 @@ local rows = {
     ["dtypes.param"] = { "dtypes.param=bf16" },
     ["dtypes.reduce"] = { "dtypes.reduce=bf16" },
     ["dtypes.master"] = { "dtypes.master=bf16", base = "dtypes.param=bf16" },
+    ["dtypes.linear"] = { "dtypes.linear=fp8",
+                          base = "seq=16 model.dim=32 model.head_dim=16 model.ffn=48" },
     ["dtypes.moments"] = { "dtypes.moments=bf16" },
     ["dtypes.output"] = { "dtypes.output=f32", base = "dtypes.param=bf16" },
 

@@ -6,6 +6,7 @@ local bounds = {
     f64 = { 1e-13, 1e-13 }, f32 = { 1e-6, 2e-6 },
     bf16 = { 2.0 ^ -7, 1e-5 }, -- a value near the middle of two may round to either
     f16 = { 2.0 ^ -10, 1e-5 },
+    e4m3 = { 0, 0 }, e5m2 = { 0, 0 }, -- divided by powers of two, then rounded once
 }
 
 -- Ops whose steps make small errors larger: by so much.

@@ -170,6 +170,12 @@ static void matmul(const struct RtMatmul *p, const void *a, const void *b, void 
     rt_matmul(&rt, p, a, b, c, beta);
 }
 
+static void matmul_fp8(const struct RtMatmul *p, const void *a, const float *sa,
+                       const void *b, const float *sb, void *c, float beta)
+{
+    rt_matmul_fp8(&rt, p, a, sa, b, sb, c, beta);
+}
+
 static void *put(const void *from, size_t bytes)
 {
     void *p = NULL;
@@ -195,6 +201,7 @@ __attribute__((visibility("default"))) const OpDevice op_test_gpu = {
     .fill = fill,
     .matmul_prepare = rt_matmul_prepare,
     .matmul = matmul,
+    .matmul_fp8 = matmul_fp8,
     .put = put,
     .take = take,
 };

@@ -13,6 +13,13 @@ return op {
     backward = function(g, n, d)
         return { x = g.linear_dx { d.y, n.w }, w = g.linear_dw { d.y, n.x } }
     end,
+    fp8 = function(g, n)
+        if n.t % 16 + n.k % 16 + n.n % 16 > 0 then return end
+        local sa, sb = g.fp8_scale { n.x }, g.fp8_scale { n.w }
+        local a = g.fp8_rows { n.x, sa }
+        local b = g.fp8_rows { n.w, sb }
+        return { y = g.fp8_product { a, sa, b, sb, fast = true } }
+    end,
     reference = function(n)
         for i = 0, n.t - 1 do
             for j = 0, n.n - 1 do

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh: graphs with dtypes.linear = "fp8" are those without, on rounded operands; which
+# products it takes, and what it says of those that it leaves.
+
+ops=$ROOT/templates/ops
+lua_flags=$(pkg-config --cflags --libs lua5.4 2>/dev/null || pkg-config --cflags --libs lua-5.4)
+
+fp8_of() { # NAME ARGS...
+    local name="fp8: $1"
+    shift
+    "$FSDPGEN" "$@" --dump=grad >"$WORK/grad" 2>"$WORK/err" &&
+        "$FSDPGEN" "$@" --dump=grad --set dtypes.linear=fp8 >"$WORK/fp8" 2>"$WORK/err" ||
+        { bad "$name" "$WORK/err"; return; }
+    check "$name" "$WORK/lua_run" "$here/fp8.lua" "$ops" "$WORK/grad" "$WORK/fp8" faults
+}
+
+# fp8_says NAME TEXT ARGS...
+fp8_says() {
+    "$FSDPGEN" check "${@:3}" --set dtypes.linear=fp8 >"$WORK/err" 2>&1
+    check "fp8: $1" grep -qF "$2" "$WORK/err"
+}
+
+# shellcheck disable=SC2086
+if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" $lua_flags >"$WORK/err" 2>&1; then
+    sizes=(--set seq=16 --set micro_batch=1 --set model.dim=32 --set model.layers=1 --set model.vocab=48)
+    fp8_of "llama" "$models/tiny_llama.lua" "${sizes[@]}" --set model.head_dim=16 --set model.ffn=48
+    fp8_of "GPT-2, tied" "$models/tiny_gpt2.lua" "${sizes[@]}" --set model.heads=2
+    fp8_of "llama, some products left" "$models/tiny_llama.lua" "${sizes[@]}" --set model.head_dim=16 \
+        --set model.ffn=47
+    fp8_of "llama, frozen" "$models/tiny_llama.lua" "${sizes[@]}" --set model.head_dim=16 \
+        --set model.ffn=48 --set 'groups={{match="*mlp*",frozen=true}}'
+    fp8_says "products that are left are counted" \
+        "warning: dtypes.linear: 6 of 12 products stay in f32: a size is not a multiple of 16" \
+        "$models/tiny_llama.lua" "${sizes[@]}" --set model.head_dim=16 --set model.ffn=47
+    fp8_says "none is left" "error: dtypes.linear: no product of this model can be \"fp8\": each has a size" \
+        "$models/tiny_llama.lua"
+    check "fp8: what was made of rows in the forward is used again" \
+        test "$(grep -c '= fp8_scale(' "$WORK/fp8")" = 12
+else
+    bad "lua_run.c" "$WORK/err"
+fi
