@@ -276,6 +276,19 @@ static void check_parts(Check *c)
                  target->name, (long long)parts);
 }
 
+/* A scale is that of a whole tensor, and no part has one. */
+static void check_linear(Check *c)
+{
+    int64_t parts = 1;
+
+    if (!strcmp(value_str(c, "dtypes.linear"), "fp8") &&
+        value_int(c, "parts.tensor", &parts) && parts > 1)
+        COMPLAIN(c, "dtypes.linear", "leave out dtypes.linear or parts.tensor",
+                 "dtypes.linear: \"fp8\" is not available with parts.tensor (%lld) yet: "
+                 "each scale is that of a whole tensor",
+                 (long long)parts);
+}
+
 static void check_dtypes(Check *c)
 {
     static const char *const others[] = {"reduce", "master", "moments"};
@@ -488,6 +501,7 @@ void check_model(Gen *g)
     check_mesh(&c, check_batches(&c));
     check_parts(&c);
     check_dtypes(&c);
+    check_linear(&c);
     check_schedule(&c);
     check_groups(&c);
     check_loss_scale(&c);
