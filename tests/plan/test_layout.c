@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_layout.c: the map (parameter, box) -> (mesh coordinate, segment offset). Random
  * models over random meshes of five axes, some of whose parameters are cut along context
- * and tensor; what layout.c says of random boxes is compared with a search by element. */
+ * and tensor, or stored as more boxes than those axes have ranks, of several sections;
+ * what layout.c says of random boxes is compared with a search by element. */
 #include "test_plan.h"
 
 #include <string.h>
@@ -9,6 +10,26 @@
 static int64_t pick(uint64_t *r, int64_t lo, int64_t hi)
 {
     return lo + (int64_t)(synth_random(r) % (uint64_t)(hi - lo + 1));
+}
+
+/* Up to eight boxes for each rank, each a piece of up to three sections of the dim. */
+static void store_as_boxes(Gen *g, Param *p, uint64_t *r)
+{
+    const int64_t dim = p->decl->dim[p->cut_dim];
+    const int boxes = group_ranks(p->axes) << pick(r, 0, 3);
+    int64_t *section = gen_alloc(g, 3 * sizeof *section), left = dim;
+
+    if (boxes == 1 || dim % boxes != 0)
+        return;
+    p->boxes = boxes;
+    p->sections = (Sections){0, section};
+    for (; p->sections.n < 2 && left > boxes; p->sections.n++) {
+        section[p->sections.n] = pick(r, 1, left / boxes - 1) * boxes;
+        left -= section[p->sections.n];
+    }
+    section[p->sections.n++] = left;
+    if (p->sections.n == 1)
+        p->sections.n = (int)pick(r, 0, 1);
 }
 
 /* Any axes that do not compute leaves of their own, along any dim they divide. */
@@ -24,6 +45,8 @@ static void cut_params(Gen *g, uint64_t *r)
         if (pick(r, 0, 2) && p->decl->dim[dim] % group_ranks(axes) == 0) {
             p->axes = axes;
             p->cut_dim = dim;
+            if (pick(r, 0, 1))
+                store_as_boxes(g, p, r);
         }
     }
 }
@@ -34,42 +57,65 @@ typedef struct Walk {
     const Param *p;
     Coordinate at;
     char *left;   /* elements of the box that no run had yet */
-    int64_t next; /* runs at a coordinate are in the parameter's order */
+    int64_t next; /* runs at a coordinate are in the order of the boxes, of the sections
+                   * of each, and of the parameter */
     const char *bad;
 } Walk;
 
-/* By division: which part of the axes an element is in, and where among that part's. */
-static void find_element(const Param *p, int64_t element, int64_t *part, int64_t *held)
+/* By division: which box an element is in, which of its sections, and where in the box.
+ */
+typedef struct Found {
+    int64_t box, section, held;
+} Found;
+
+static Found find_element(const Param *p, int64_t boxes, int64_t element)
 {
-    int64_t inner = 1, index, dim = p->decl->dim[p->cut_dim],
-            own = dim / group_ranks(p->axes);
+    const int64_t dim = p->decl->dim[p->cut_dim];
+    Found f = {0};
+    int64_t inner = 1, index, size = dim, before = 0;
 
     for (int d = p->cut_dim + 1; d < p->decl->n_dims; d++)
         inner *= p->decl->dim[d];
     index = element / inner % dim;
-    *part = index / own;
-    *held = (element / inner / dim * own + index % own) * inner + element % inner;
+    for (; f.section < p->sections.n; f.section++) {
+        size = p->sections.elems[f.section];
+        if (index < size)
+            break;
+        index -= size;
+        before += size / boxes;
+    }
+    f.box = index / (size / boxes);
+    index = before + index % (size / boxes);
+    f.held = (element / inner / dim * (dim / boxes) + index) * inner + element % inner;
+    return f;
 }
 
 static void check_run(void *ctx, const Run *run)
 {
     Walk *w = ctx;
+    const Param *p = w->p;
+    const int64_t ranks = group_ranks(p->axes), boxes = p->boxes ? p->boxes : ranks;
+    const int64_t grains = (p->elems / boxes + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
+    const Found first = find_element(p, boxes, run->element);
+    const int64_t order =
+        (first.box * (p->sections.n + 1) + first.section) * p->elems + run->element;
 
-    if (run->elems < 1 || run->element < w->next)
+    if (run->elems < 1 || order < w->next)
         w->bad = "a run is empty, or comes late";
     for (int64_t k = 0; k < run->elems && !w->bad; k++) {
-        int64_t part, held, flat;
+        const Found at = find_element(p, boxes, run->element + k);
+        const int64_t mine = at.box % (boxes / ranks);
+        const int64_t flat = p->offset_elems + mine * grains * GRAIN_ELEMS + at.held;
 
-        find_element(w->p, run->element + k, &part, &held);
-        flat = w->p->offset_elems + held;
         if (!w->left[run->element + k])
             w->bad = "an element is there twice, or not in the box";
-        else if (part != w->at.along || flat / w->s->shard_elems != w->at.part ||
+        else if (at.box / (boxes / ranks) != w->at.along || at.box != first.box ||
+                 flat / w->s->shard_elems != w->at.part ||
                  flat % w->s->shard_elems != run->offset_elems + k)
             w->bad = "an element lies elsewhere";
         w->left[run->element + k] = 0;
     }
-    w->next = run->element + run->elems;
+    w->next = order + run->elems;
 }
 
 static bool in_box(const Param *p, const Box *box, int64_t element)
@@ -104,8 +150,8 @@ static void check_box(const Gen *g, const Param *p, uint64_t *r)
         }
     for (int64_t e = 0; e < p->elems && !w.bad; e++)
         w.bad = w.left[e] ? "an element is left out" : NULL;
-    test_that(!w.bad, "%s, cut along 0x%x, dim %d: %s", p->name, (unsigned)p->axes,
-              p->cut_dim, w.bad);
+    test_that(!w.bad, "%s, cut along 0x%x, dim %d, %d boxes of %d sections: %s", p->name,
+              (unsigned)p->axes, p->cut_dim, p->boxes, p->sections.n, w.bad);
 }
 
 /* Ranks have a coordinate as their bits say, and those that share it share the work. */

@@ -240,63 +240,145 @@ static void runs_cover(void **state)
         assert_int_equal(seen_elems[i], params[i].elems);
 }
 
-/* A parameter cut along a dim over the ranks of bit 2; its segment over those of bits 0
- * and 1. */
+/* A parameter in boxes along a dim, which the ranks of bit 2 share; its segment is cut
+ * over those of bits 0 and 1. */
 typedef struct Lies {
     const RtParam *param;
     const RtSegment *segment;
     RtCoordinate at;
-    char *left; /* elements of the box that no run had yet */
+    int64_t boxes;
+    char *left; /* elements that no run had yet */
 } Lies;
 
-/* By division: which part an element is in, and where in its segment. */
+/* By division: where the rank's first box of the parameter starts and the next ones,
+ * which box an element is in, and where in that box. */
+static int64_t box_start(const Lies *l, int64_t box)
+{
+    const int64_t grains =
+        (l->param->elems / l->boxes + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
+    return l->param->offset_elems + box % (l->boxes / 2) * grains * RT_GRAIN_ELEMS;
+}
+
+static int64_t find_box(const Lies *l, int64_t e, int64_t *held)
+{
+    const RtParam *p = l->param;
+    const int64_t n = p->dim[p->cut_dim];
+    int64_t inner = 1, before = 0, size = n;
+    for (int d = p->cut_dim + 1; d < p->n_dims; d++)
+        inner *= p->dim[d];
+    int64_t index = e / inner % n;
+    for (int k = 0; k < p->n_sections; k++) {
+        size = p->sections[k];
+        if (index < size)
+            break;
+        index -= size;
+        before += size / l->boxes;
+    }
+    const int64_t own = size / l->boxes;
+    *held = (e / inner / n * (n / l->boxes) + before + index % own) * inner + e % inner;
+    return index / own;
+}
+
 static void lies_there(void *ctx, const RtRun *run)
 {
     const Lies *l = ctx;
-    const RtParam *p = l->param;
-    const int64_t n = p->dim[p->cut_dim], own = n / 2;
-    int64_t inner = 1;
-    for (int d = p->cut_dim + 1; d < p->n_dims; d++)
-        inner *= p->dim[d];
     for (int64_t k = 0; k < run->elems; k++) {
-        const int64_t e = run->element + k, index = e / inner % n;
-        const int64_t flat =
-            p->offset_elems + (e / inner / n * own + index % own) * inner + e % inner;
+        const int64_t e = run->element + k;
+        int64_t held, box = find_box(l, e, &held);
         assert_true(l->left[e]);
-        assert_int_equal(index / own, l->at.along);
-        assert_int_equal(flat, l->at.part * l->segment->shard_elems +
-                                   run->shard_offset_elems + k);
+        assert_int_equal(box / (l->boxes / 2), l->at.along);
+        assert_int_equal(box_start(l, box) + held, l->at.part * l->segment->shard_elems +
+                                                       run->shard_offset_elems + k);
         l->left[e] = 0;
     }
 }
 
-/* Whatever the box and wherever the cut, all coordinates together have each element of
- * the box once, where it lies. */
+/* The same, of elements numbered box after box: a run starts a chunk of its box. */
+static void stored_there(void *ctx, const RtRun *run)
+{
+    const Lies *l = ctx;
+    const int64_t elems = l->param->elems / l->boxes;
+    assert_int_equal(run->element % elems % RT_GRAIN_ELEMS, 0);
+    assert_in_range(run->elems, 1, elems - run->element % elems);
+    for (int64_t k = 0; k < run->elems; k++) {
+        const int64_t e = run->element + k, box = e / elems;
+        assert_true(l->left[e]);
+        assert_int_equal(box / (l->boxes / 2), l->at.along);
+        assert_int_equal(box_start(l, box) + e % elems,
+                         l->at.part * l->segment->shard_elems + run->shard_offset_elems +
+                             k);
+        l->left[e] = 0;
+    }
+}
+
+enum { LIES_ELEMS = 24 * 16 * 40 };
+
+static void all_there(const Lies *l)
+{
+    for (int e = 0; e < LIES_ELEMS; e++)
+        assert_false(l->left[e]);
+}
+
+/* Each chunk is in the shard of one of 8 ranks. Those of bit 3 hold the same, so it is in
+ * the share of one of 16. */
+static void stored_lie(const RtTrainer *t, Lies l)
+{
+    for (int share = 0; share < 2; share++) {
+        memset(l.left, 1, LIES_ELEMS);
+        for (int rank = 0; rank < (share ? 16 : 8); rank++) {
+            const Rt rt = {.rank = rank, .world_size = 16, .trainer = t};
+            l.at = rt_coordinate(l.segment, rank);
+            if (share)
+                rt_share_stored(&rt, 0, stored_there, &l);
+            else
+                rt_shard_stored(&rt, 0, stored_there, &l);
+        }
+        all_there(&l);
+    }
+}
+
+/* Whatever the box of indices, the cut and the boxes stored, all coordinates together
+ * have each element once, where it lies. */
 static void boxes_lie(void **state)
 {
-    enum { ELEMS = 6 * 8 * 40 };
+    /* of 24, 16 and 40 indices: equal halves, four boxes a rank, sections */
+    static const int64_t sections[3][2] = {{16, 8}, {8, 8}, {32, 8}};
+    static const int boxes[] = {0, 2, 4, 8};
+    const int ids[1] = {0};
     (void)state;
-    RtParam p = {
-        .name = "a", .offset_elems = 100, .elems = ELEMS, .n_dims = 3, .dim = {6, 8, 40}};
+    RtParam p = {.name = "a",
+                 .offset_elems = 1024,
+                 .elems = LIES_ELEMS,
+                 .n_dims = 3,
+                 .dim = {24, 16, 40}};
     const RtSegment s = {.axes = 4,
                          .within = 3,
+                         .same = 8,
                          .shards = 4,
-                         .shard_elems = 300,
-                         .elems = 1200,
+                         .shard_elems = 3072,
+                         .elems = 12288,
                          .n_params = 1};
-    const RtTrainer t = {.params = &p, .segments = &s, .n_params = 1};
+    const RtTrainer t = {.params = &p,
+                         .segments = &s,
+                         .segment_params = ids,
+                         .n_params = 1,
+                         .world_size = 16};
     uint32_t r = 1;
-    for (int i = 0; i < 300; i++) {
-        char left[ELEMS];
-        RtBox box = rt_box_rows(&p, 0, 6);
+    for (int i = 0; i < 96; i++) {
+        char left[LIES_ELEMS];
+        RtBox box = rt_box_rows(&p, 0, p.dim[0]);
         Lies l = {.param = &p, .segment = &s, .left = left};
         p.cut_dim = i % 3;
+        p.boxes = boxes[i / 3 % 4];
+        p.n_sections = i / 12 % 2 ? 2 : 0;
+        p.sections = sections[p.cut_dim];
+        l.boxes = p.boxes ? p.boxes : 2;
         for (int d = 0; d < 3 && i % 4; d++) {
             box.to[d] = (int64_t)((r = r * 1664525u + 1013904223u) >> 8) % p.dim[d] + 1;
             box.from[d] = (int64_t)((r = r * 1664525u + 1013904223u) >> 8) % box.to[d];
         }
-        for (int e = 0; e < ELEMS; e++) {
-            const int64_t at[3] = {e / 320, e / 40 % 8, e % 40};
+        for (int e = 0; e < LIES_ELEMS; e++) {
+            const int64_t at[3] = {e / 640, e / 40 % 16, e % 40};
             left[e] = 1;
             for (int d = 0; d < 3; d++)
                 left[e] = left[e] && at[d] >= box.from[d] && at[d] < box.to[d];
@@ -305,8 +387,8 @@ static void boxes_lie(void **state)
             l.at = rt_coordinate(&s, rank);
             rt_box_runs(&t, 0, &box, l.at, lies_there, &l);
         }
-        for (int e = 0; e < ELEMS; e++)
-            assert_false(left[e]);
+        all_there(&l);
+        stored_lie(&t, l);
     }
 }
 
