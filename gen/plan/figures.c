@@ -28,14 +28,15 @@ static int64_t int_attr(const Node *n, const char *key)
 
 /* Is parameter p of the class a factor of a matrix product, that is, does some node spend
  * two flops per token on each of its elements? Look-ups, norms and biases spend less. */
-static bool multiplies(const Class *c, int p, double tokens)
+static bool multiplies(const Gen *g, const Class *c, int p, double tokens)
 {
     const ClassParam *cp = &c->params.items[p];
     for (int n = 0; n < c->nodes.count && cp->n_dims >= 2; n++) {
         const Node *node = c->nodes.items[n];
         for (int i = 0; i < node->n_in; i++)
             if (node->in[i]->kind == VAL_PARAM && node->in[i]->index == p &&
-                node->flops >= 1.99 * tokens * (double)cp->elems)
+                node->flops * (double)(node_whole(node) ? 1 : g->model.parts_tensor) >=
+                    1.99 * tokens * (double)cp->elems)
                 return true;
     }
     return false;
@@ -52,14 +53,15 @@ double plan_flops_per_token(const Gen *g)
         const Class *c = g->classes.items[k];
         for (int p = 0; p < c->params.count; p++) {
             of_class[k] +=
-                multiplies(c, p, tokens) ? 6.0 * (double)c->params.items[p].elems : 0;
+                multiplies(g, c, p, tokens) ? 6.0 * (double)c->params.items[p].elems : 0;
         }
         for (int n = 0; n < c->nodes.count; n++) {
             const Node *node = c->nodes.items[n];
             int64_t heads = int_attr(node, "heads"), dim = int_attr(node, "head_dim");
             if (node->phase == PHASE_FORWARD && heads > 0 && dim > 0 &&
                 int_attr(node, "window") >= 0)
-                of_class[k] += 6.0 * (double)(heads * dim * g->model.seq_tokens);
+                of_class[k] += 6.0 * (double)(heads * dim * g->model.seq_tokens *
+                                              (node_whole(node) ? 1 : g->model.parts_tensor));
         }
     }
     for (int b = 0; b < g->blocks.count; b++)

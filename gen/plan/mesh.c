@@ -79,3 +79,15 @@ void mesh_place(const Gen *g, Segment *s, RankBits over)
     s->across = m->mesh.data & ~s->within;
     s->between = s->cut[HELD_BETWEEN] == s->cut[HELD_PARAMS] ? 0 : s->cut[HELD_BETWEEN];
 }
+
+const char *plan_mesh_text(Gen *g)
+{
+    const Mesh *mesh = &g->model.mesh;
+    const char *text = NULL;
+
+    for (int a = 0; a < N_AXES; a++)
+        if (a == AXIS_REPLICATE || a == AXIS_SHARD || mesh->axis[a].degree > 1)
+            text = gen_printf(g, "%s%s%s %lld", text ? text : "", text ? ", " : "",
+                              mesh->axis[a].name, (long long)mesh->axis[a].degree);
+    return text;
+}

@@ -88,6 +88,13 @@ static inline int64_t plan_parts_bytes(const Gen *g, int64_t bytes)
     return plan_parts(g) > 1 ? plan_parts(g) * plan_part_stride(bytes) : bytes;
 }
 
+const char *plan_mesh_text(Gen *g); /* mesh.c: "replicate 1, shard 4, tensor 2" */
+/* meet.c */
+int64_t plan_calls(const Gen *g, const Node *n);     /* of a node, in a span of one rank */
+int64_t plan_met_bytes(const Gen *g, const Node *n); /* that a rank receives in a meet */
+int64_t plan_span_met_bytes(const Gen *g, const Span *s);
+int64_t cost_meet(const Gen *g, const Node *n);      /* the time of that, in ps */
+
 /* ---- layout.c -------------------------------------------------------------------- */
 
 /* A box of a parameter: indices from .. to - 1 of each dim. */

@@ -89,11 +89,18 @@ static void add_node(Gen *g, Rows *rows, const Node *n, int64_t calls)
                    .kernel = n->kernel,
                    .flops = n->flops,
                    .bytes = (double)(n->cost.moved_bytes + n->cost.pass_bytes),
-                   .calls = calls,
+                   .calls = calls * plan_calls(g, n),
                    .tiles = tiles_of(g, n),
                    .price = cost_node(g, n)};
+    const Row met = {.name = "parts of others",
+                     .shape = r.shape,
+                     .bytes = (double)plan_met_bytes(g, n),
+                     .calls = calls,
+                     .price = {.ps = cost_meet(g, n), .by = COST_COPY}};
 
     add_row(g, rows, &r);
+    if (met.price.ps > 0)
+        add_row(g, rows, &met);
 }
 
 static void add_instr(Gen *g, Rows *rows, const Instr *i, int64_t calls)

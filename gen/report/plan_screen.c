@@ -99,9 +99,11 @@ static void find_shares(Gen *g, Share shares[MOST_SHARES])
             continue;
         alone += cost_instr(g, i) * turns;
         for (int k = 0; i->kind == INS_SPAN && k < ins_span(g, i)->n_nodes; k++) {
-            const KernelPrice p = cost_node(g, ins_span(g, i)->nodes[k]);
+            const Node *n = ins_span(g, i)->nodes[k];
+            const KernelPrice p = cost_node(g, n);
 
-            shares[p.by].ps += p.ps * turns;
+            shares[p.by].ps += p.ps * plan_calls(g, n) * turns;
+            shares[N_COSTS + 2].ps += cost_meet(g, n) * turns;
         }
         if (i->kind != INS_SPAN)
             shares[ins_is_collective(i)      ? N_COSTS + 2
@@ -226,9 +228,7 @@ void plan_print_screen(Gen *g, Text *t)
                 show_many(g, (double)plan_params(g)), m->mesh.world_size,
                 m->gpu ? m->gpu : "rank", m->gpu || m->mesh.world_size == 1 ? "" : "s");
     if (m->mesh.world_size > 1)
-        text_printf(t, " (replicate %" PRId64 ", shard %" PRId64 "), %s",
-                    m->mesh.axis[AXIS_REPLICATE].degree, m->mesh.axis[AXIS_SHARD].degree,
-                    strategy_name(m->strategy));
+        text_printf(t, " (%s), %s", plan_mesh_text(g), strategy_name(m->strategy));
     if (m->net.nodes > 1)
         text_printf(t, ", %" PRId64 " nodes (%s, fabric %s)", m->net.nodes, m->net.node,
                     m->net.fabric);

@@ -118,10 +118,13 @@ static void print_head(Gen *g, Text *t)
     text_printf(t, "numerics hash %016" PRIx64 "\n", g->numerics_hash);
     text_printf(t, "config.json: %s\n\n", m->config_says);
     text_printf(
-        t, "mesh: %" PRId64 " rank%s (replicate %" PRId64 ", shard %" PRId64 "), %s\n",
-        m->mesh.world_size, m->mesh.world_size == 1 ? "" : "s",
-        m->mesh.axis[AXIS_REPLICATE].degree, m->mesh.axis[AXIS_SHARD].degree,
-        strategy_name(m->strategy));
+        t, "mesh: %" PRId64 " rank%s (%s), %s\n", m->mesh.world_size,
+        m->mesh.world_size == 1 ? "" : "s", plan_mesh_text(g), strategy_name(m->strategy));
+    if (g->in_parts)
+        text_printf(t,
+                    "parts: %" PRId64 " of heads and features, inside the hash; a rank "
+                    "computes %d of them\n",
+                    m->parts_tensor, plan_parts(g));
     print_network(g, t);
     text_printf(t,
                 "step: %" PRId64 " micro-batches of %" PRId64 " x %" PRId64
@@ -265,7 +268,7 @@ static void print_schedule(Gen *g, Text *t)
     for (int k = 0; k < N_VARIANTS; k++) {
         int v = (k + VARIANT_LOCAL) % N_VARIANTS; /* those of a step come first */
         int spans = 0, gathers = 0, reduces = 0, waits = 0;
-        int64_t gathered = 0, reduced = 0;
+        int64_t gathered = 0, reduced = 0, met = 0;
         for (int id = p->first[v]; id < p->first[v] + p->count[v]; id++) {
             const Instr *i = &p->ins.items[id];
             spans += i->kind == INS_SPAN;
@@ -273,6 +276,7 @@ static void print_schedule(Gen *g, Text *t)
             reduces += i->stream == STREAM_REDUCE;
             gathered += i->stream == STREAM_GATHER ? i->moved_bytes : 0;
             reduced += i->stream == STREAM_REDUCE ? i->moved_bytes : 0;
+            met += i->kind == INS_SPAN ? i->moved_bytes : 0;
             waits += i->n_waits;
         }
         if (p->count[v] > 0) {
@@ -281,6 +285,9 @@ static void print_schedule(Gen *g, Text *t)
                 names[v], spans, gathers, show_bytes(g, gathered), reduces,
                 show_bytes(g, reduced), waits);
         }
+        if (met > 0)
+            text_printf(t, "  %-17s      its meets receive %s of other ranks' parts\n", "",
+                        show_bytes(g, met));
     }
     if (g->model.mesh.world_size > 1) {
         Traffic moved = plan_traffic(g);
