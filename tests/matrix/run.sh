@@ -31,11 +31,11 @@ STEPS=20
 # order all of `mesh` is inside the hash, its nodes too.
 models() {
     cat <<TABLE
-llama_f32|tiny_llama|builtin||text|
-llama_bf16|tiny_llama|builtin|dtypes.param="bf16" model.tied=true model.kv_heads=1|text|
-gpt2_bf16|tiny_gpt2|$ISA_GEMM|global_batch=32 dtypes.param="bf16"|text|
-gpt2_f32|tiny_gpt2|$ISA_GEMM|global_batch=32|text|
-llama_packed|tiny_llama|builtin|documents.end_id=10|text|
+llama_f32|tiny_llama|builtin||text|$data_ranks
+llama_bf16|tiny_llama|builtin|dtypes.param="bf16" model.tied=true model.kv_heads=1|text|$data_ranks
+gpt2_bf16|tiny_gpt2|$ISA_GEMM|global_batch=32 dtypes.param="bf16"|text|$data_ranks
+gpt2_f32|tiny_gpt2|$ISA_GEMM|global_batch=32|text|$data_ranks
+llama_packed|tiny_llama|builtin|documents.end_id=10|text|$data_ranks
 gpt2_f16|tiny_gpt2|$ISA_GEMM|dtypes.param="f16" dtypes.moments="bf16" dtypes.reduce="bf16" \
  loss.mask=true groups={{match="*.c_attn.*",frozen=true}} optimizer=lion{lr=3e-4} \
  loss_scale={init=1<<24,factor=16,growth_interval=3}|uneven|$few
@@ -55,9 +55,15 @@ granite_gemma|tiny_llama|builtin|dtypes.param="bf16" model.kv_heads=1 model.nope
  model.attention_softcap=2 model.logits_softcap=3|text|$few
 olmo2|tiny_llama|builtin|model.heads=6 model.kv_heads=2 model.head_dim=6 model.post_norm=true \
  model.qk_norm_all=true|text|$few
+llama_parts|tiny_llama|builtin|parts.tensor=4 model.heads=8 model.kv_heads=4 model.head_dim=6 \
+ model.ffn=52 model.vocab=260 seq=18 model.tied=true documents.end_id=10|text|$parts
+gpt2_parts|tiny_gpt2|$ISA_GEMM|parts.tensor=4 model.heads=4 model.dim=40 model.ffn=48 model.vocab=260 \
+ seq=18 dtypes.param="bf16" dtypes.master="bf16" loss.mask=true|uneven|$parts
 TABLE
 }
 wraps="wrap=block,inside,name,root"
+data_ranks="mesh=1x1,1x2,2x1,1x4,2x2,4x1,1x8,2x4,4x2,8x1"
+parts="mesh=1x1,1x1x2,1x1x4,1x2x2,2x1x2,2x2x2,1x2x4;$wraps"
 placed="strategy=hybrid_shard;accumulate=sharded;$wraps"
 few="mesh=1x2,1x4,2x2,4x2;$wraps"
 
