@@ -4,6 +4,8 @@
  * a class that ends the model, with locations of its values. Out: Class.evaluate, one
  * node.
  *
+ * In parts, the op computes a part's piece of the logits, and a meet makes them whole.
+ *
  * The rule says which op that is: its `evaluates` names the op whose loss it makes. Its
  * inputs are that op's, by name, and `row`; so are its attributes. It reads what the
  * forward leaves for the backward. The node is not part of the class's graph nor of the
@@ -43,14 +45,6 @@ static Value *row_value(Gen *g, Class *c)
     return v;
 }
 
-/* Is the value still there after the forward? */
-static bool outlives_forward(const Value *v)
-{
-    return v->kind != VAL_DOUT &&
-           (v->kind != VAL_NODE || v->loc == LOC_CONST ||
-            (v->loc == LOC_SAVED && v->def->phase == PHASE_FORWARD));
-}
-
 /* The value that the loss's op has under that name; NULL if it has none. */
 static Value *input_of(const Node *loss, const char *name)
 {
@@ -58,6 +52,39 @@ static Value *input_of(const Node *loss, const char *name)
         if (!strcmp(loss->op->in[i].name, name))
             return loss->in[i];
     return NULL;
+}
+
+/* The node whose inputs and attributes the evaluation takes, and its op: the one that
+ * makes the loss, or in parts one of those that stand for it (split_ops.c). NULL: none.
+ */
+static const Node *evaluated(const Gen *g, const Class *c, const OpRule **op)
+{
+    const Node *loss = c->loss ? c->loss->def : NULL;
+
+    while (loss && loss->op->collective)
+        loss = loss->in[0]->def;
+    if (!loss)
+        return NULL;
+    *op = evaluator_of(g, loss->part_of ? loss->part_of : loss->op);
+    for (int i = 0; *op && loss->part_of && i < c->nodes.count; i++) {
+        const Node *n = c->nodes.items[i];
+        bool all = n->part_of == loss->part_of && n->phase == PHASE_FORWARD;
+
+        for (int k = 0; all && k < (*op)->n_in; k++)
+            all = !strcmp((*op)->in[k].name, data_names[DATA_ROW]) ||
+                  input_of(n, (*op)->in[k].name);
+        if (all)
+            return n;
+    }
+    return *op ? loss : NULL;
+}
+
+/* Is the value still there after the forward? */
+static bool outlives_forward(const Value *v)
+{
+    return v->kind != VAL_DOUT &&
+           (v->kind != VAL_NODE || v->loc == LOC_CONST ||
+            (v->loc == LOC_SAVED && v->def->phase == PHASE_FORWARD));
 }
 
 static void take_inputs(Gen *g, Class *c, const Node *loss, Node *n)
@@ -127,13 +154,106 @@ static void make_outputs(Gen *g, Class *c, const Node *loss, Node *n)
     }
 }
 
+/* ---- in parts -------------------------------------------------------------------- */
+
+/* The cut of the op's rule by which its inputs lie in parts; NULL: none. */
+static const Cut *cut_of_inputs(const Node *n)
+{
+    const OpInfo *info = n->op->info;
+
+    for (int c = 0; c < info->n_cuts; c++) {
+        bool fits = true;
+
+        for (int i = 0; i < n->n_in; i++) {
+            const CutOperand *o = cuts_operand(&info->cuts[c], n->op->in[i].name);
+            const PartState *part = &n->in[i]->part;
+
+            fits = fits && (o ? part->kind == PART_CUT && part->dim == o->dim
+                              : part->kind == PART_WHOLE);
+        }
+        if (fits)
+            return &info->cuts[c];
+    }
+    return NULL;
+}
+
+/* Output k of the node is a part's piece of the logits: it goes to scratch, and the node
+ * returned makes the whole of it. */
+static Node *whole_logits(Gen *g, const Node *n, int k)
+{
+    const OpRule *op = ops_role(g, "collective");
+    Value *piece = n->out[k], *whole = gen_alloc(g, sizeof *whole);
+    Node *meet = gen_alloc(g, sizeof *meet);
+    const PartState all = {0};
+    const Attr attrs[] = {
+        {.key = "axis", .type = ATTR_STR, .s = "tensor"},
+        {.key = "from", .type = ATTR_STR, .s = part_text(g, &piece->part)},
+        {.key = "parts", .type = ATTR_INT, .i = g->model.parts_tensor},
+        {.key = "to", .type = ATTR_STR, .s = part_text(g, &all)},
+    };
+
+    *whole = *piece;
+    whole->part = all;
+    piece->loc = LOC_SCRATCH;
+    piece->name = gen_printf(g, "%s_piece", piece->name);
+    *meet = (Node){.op = op,
+                   .name = whole->name,
+                   .phase = PHASE_EVALUATE,
+                   .n_in = 1,
+                   .n_out = 1,
+                   .n_attrs = 4};
+    meet->in = gen_alloc(g, sizeof *meet->in);
+    meet->out = gen_alloc(g, sizeof *meet->out);
+    meet->add = gen_alloc(g, sizeof *meet->add);
+    meet->attrs = gen_alloc(g, sizeof attrs);
+    memcpy(meet->attrs, attrs, sizeof attrs);
+    meet->in[0] = piece;
+    meet->out[0] = whole;
+    infer_node(g, meet);
+    whole->kind = VAL_NODE;
+    whole->def = meet;
+    whole->def_out = 0;
+    return meet;
+}
+
+/* The evaluation's nodes: the op, and in parts the meet after it. False: its inputs do
+ * not lie as its rule cuts it. */
+static bool add_nodes(Gen *g, Class *c, Node *n)
+{
+    Span *s = &c->evaluate;
+    const Cut *cut = cut_of_inputs(n);
+    int64_t end = 0;
+
+    s->nodes = gen_alloc(g, sizeof *s->nodes * (size_t)(n->n_out + 1));
+    s->nodes[s->n_nodes++] = n;
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i]->part.kind != PART_WHOLE && !cut)
+            return false;
+    for (int k = 0; cut && k < n->n_out; k++) {
+        const CutOperand *o = cuts_operand(cut, n->op->out[k].name);
+
+        for (int i = 0; o && i < n->n_in; i++)
+            if (n->in[i]->part.kind == PART_CUT)
+                n->out[k]->part = (PartState){PART_CUT, o->dim, n->in[i]->part.sections};
+        if (n->out[k]->part.kind != PART_CUT)
+            continue;
+        n->out[k]->offset_bytes = end;
+        end += round_up(n->out[k]->bytes, ARENA_ALIGN_BYTES);
+        s->nodes[s->n_nodes++] = whole_logits(g, n, k);
+    }
+    n->workspace_offset_bytes = end;
+    s->scratch_bytes = s->live_scratch_bytes =
+        end + round_up(n->workspace_bytes, ARENA_ALIGN_BYTES);
+    return true;
+}
+
 void evaluate_class(Gen *g, Class *c)
 {
-    const Node *loss = c->loss ? c->loss->def : NULL;
-    const OpRule *op = loss ? evaluator_of(g, loss->op) : NULL;
+    const OpRule *op = NULL;
+    const Node *loss = evaluated(g, c, &op);
     Node *n;
 
-    if (!op)
+    if (!loss)
         return;
     n = gen_alloc(g, sizeof *n);
     *n = (Node){.id = -1, .op = op, .name = op->name, .phase = PHASE_EVALUATE};
@@ -144,12 +264,14 @@ void evaluate_class(Gen *g, Class *c)
     take_attrs(g, loss, n);
     make_outputs(g, c, loss, n);
     c->evaluate.phase = PHASE_EVALUATE;
-    c->evaluate.n_nodes = 1;
-    c->evaluate.nodes = gen_alloc(g, sizeof *c->evaluate.nodes);
-    c->evaluate.nodes[0] = n;
-    c->evaluate.flops = n->flops;
-    node_cost(g, n);
-    c->evaluate.traffic_bytes = n->cost.traffic_bytes;
-    c->evaluate.scratch_bytes = c->evaluate.live_scratch_bytes =
-        round_up(n->workspace_bytes, ARENA_ALIGN_BYTES);
+    if (!add_nodes(g, c, n)) {
+        c->evaluate = (Span){0};
+        return;
+    }
+    for (int i = 0; i < c->evaluate.n_nodes; i++) {
+        node_cost(g, c->evaluate.nodes[i]);
+        c->evaluate.flops += c->evaluate.nodes[i]->flops;
+        c->evaluate.traffic_bytes += c->evaluate.nodes[i]->cost.traffic_bytes;
+        c->evaluate.nodes[i]->leg = i;
+    }
 }

@@ -60,8 +60,9 @@ double plan_flops_per_token(const Gen *g)
             int64_t heads = int_attr(node, "heads"), dim = int_attr(node, "head_dim");
             if (node->phase == PHASE_FORWARD && heads > 0 && dim > 0 &&
                 int_attr(node, "window") >= 0)
-                of_class[k] += 6.0 * (double)(heads * dim * g->model.seq_tokens *
-                                              (node_whole(node) ? 1 : g->model.parts_tensor));
+                of_class[k] +=
+                    6.0 * (double)(heads * dim * g->model.seq_tokens *
+                                   (node_whole(node) ? 1 : g->model.parts_tensor));
         }
     }
     for (int b = 0; b < g->blocks.count; b++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meet.c: what parts cost. In: a node of a span. Out: how often a rank runs it, and what a
- * rank receives from others in it, if it is a meet.
+/* meet.c: what parts cost. In: a node of a span. Out: how often a rank runs it, and what
+ * a rank receives from others in it, if it is a meet.
  *
  * P parts, of which a rank computes m; b: bytes that a part has of the input, out: that a
  * part gets. A rank reads what its parts need of the P - m parts of others:

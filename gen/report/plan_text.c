@@ -117,9 +117,9 @@ static void print_head(Gen *g, Text *t)
                 dtype_name(m->master_dtype), dtype_name(m->moments_dtype));
     text_printf(t, "numerics hash %016" PRIx64 "\n", g->numerics_hash);
     text_printf(t, "config.json: %s\n\n", m->config_says);
-    text_printf(
-        t, "mesh: %" PRId64 " rank%s (%s), %s\n", m->mesh.world_size,
-        m->mesh.world_size == 1 ? "" : "s", plan_mesh_text(g), strategy_name(m->strategy));
+    text_printf(t, "mesh: %" PRId64 " rank%s (%s), %s\n", m->mesh.world_size,
+                m->mesh.world_size == 1 ? "" : "s", plan_mesh_text(g),
+                strategy_name(m->strategy));
     if (g->in_parts)
         text_printf(t,
                     "parts: %" PRId64 " of heads and features, inside the hash; a rank "
@@ -286,8 +286,8 @@ static void print_schedule(Gen *g, Text *t)
                 show_bytes(g, reduced), waits);
         }
         if (met > 0)
-            text_printf(t, "  %-17s      its meets receive %s of other ranks' parts\n", "",
-                        show_bytes(g, met));
+            text_printf(t, "  %-17s      its meets receive %s of other ranks' parts\n",
+                        "", show_bytes(g, met));
     }
     if (g->model.mesh.world_size > 1) {
         Traffic moved = plan_traffic(g);

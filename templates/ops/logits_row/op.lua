@@ -16,6 +16,7 @@ return op {
     attrs = { softcap = { "number", 0, quiet = true } },
     outputs = { { "next_logits", "v", dtype = "logits" } },
     axes = { v = "parallel" },
+    cuts = { v = {} },
     cost = "copy",
     flops = function(n) return 0 end,
     bytes = function(n) return 4 + 2 * 4 * n.v end, -- the row that is read
