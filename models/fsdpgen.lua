@@ -78,6 +78,7 @@
 ---@class (exact) fsdpgen.op.attention
 ---@field [1] fsdpgen.value qkv
 ---@field [2]? fsdpgen.value starts
+---@field [3]? fsdpgen.value sinks
 ---@field head_dim integer
 ---@field heads integer
 ---@field key_chunk? integer
@@ -100,8 +101,17 @@
 ---@field kv_heads integer
 ---@field scale number
 ---@field seq integer
+---@field sinks? boolean
 ---@field softcap? number
 ---@field window? integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.attention_sinks_bwd
+---@field [1] fsdpgen.value o
+---@field [2] fsdpgen.value lse
+---@field [3] fsdpgen.value d_o
+---@field [4] fsdpgen.value sinks
+---@field heads integer
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.bias
@@ -527,6 +537,7 @@
 ---@field add_rmsnorm fun(call: fsdpgen.op.add_rmsnorm): fsdpgen.value, fsdpgen.value, fsdpgen.value
 ---@field attention fun(call: fsdpgen.op.attention): fsdpgen.value, fsdpgen.value
 ---@field attention_bwd fun(call: fsdpgen.op.attention_bwd): fsdpgen.value
+---@field attention_sinks_bwd fun(call: fsdpgen.op.attention_sinks_bwd): fsdpgen.value
 ---@field bias fun(call: fsdpgen.op.bias): fsdpgen.value
 ---@field bias_add_layernorm fun(call: fsdpgen.op.bias_add_layernorm): fsdpgen.value, fsdpgen.value, fsdpgen.value, fsdpgen.value
 ---@field colsum fun(call: fsdpgen.op.colsum): fsdpgen.value
@@ -683,7 +694,8 @@
 ---@field geglu? boolean the gate's activation is GELU, in its tanh form, not SiLU (Gemma)
 ---@field scale_embedding? boolean embeddings are multiplied by sqrt(dim), rounded to their dtype (Gemma)
 ---@field global_every? integer one layer in this many sees all tokens; the others have `window` or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)
----@field attention_chunk? integer a token sees only tokens of its own chunk of this many tokens, counted from the start of its document
+---@field attention_chunk? integer a token sees only tokens of its own chunk of this many tokens, counted from the start of its document; with `window`, only those that both allow
+---@field attention_sinks? boolean each head has a logit that joins the softmax's sum, self_attn.sinks, as of a key whose value is zero; it starts like a matrix and is not decayed (gpt-oss)
 ---@field attention_softcap? number scores s become c tanh(s / c) (Gemma 2: 50)
 ---@field logits_softcap? number logits x become c tanh(x / c) (Gemma 2: 30)
 ---@field nope_every? integer one layer in this many has no rotary positions (SmolLM3: 4)
@@ -728,7 +740,8 @@
 ---@field geglu? boolean the gate's activation is GELU, in its tanh form, not SiLU (Gemma)
 ---@field scale_embedding? boolean embeddings are multiplied by sqrt(dim), rounded to their dtype (Gemma)
 ---@field global_every? integer one layer in this many sees all tokens; the others have `window` or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)
----@field attention_chunk? integer a token sees only tokens of its own chunk of this many tokens, counted from the start of its document
+---@field attention_chunk? integer a token sees only tokens of its own chunk of this many tokens, counted from the start of its document; with `window`, only those that both allow
+---@field attention_sinks? boolean each head has a logit that joins the softmax's sum, self_attn.sinks, as of a key whose value is zero; it starts like a matrix and is not decayed (gpt-oss)
 ---@field attention_softcap? number scores s become c tanh(s / c) (Gemma 2: 50)
 ---@field logits_softcap? number logits x become c tanh(x / c) (Gemma 2: 30)
 ---@field nope_every? integer one layer in this many has no rotary positions (SmolLM3: 4)

@@ -80,6 +80,7 @@ static const Synonym of_model[] = {
     {" rope_theta rope_base rotary_base ", "write rope = { theta = 10000.0 }"},
     {" sliding_window window_size ", "write window = 4096"},
     {" attention_chunk_size chunk_size ", "write attention_chunk = 8192"},
+    {" sinks attention_sink sink ", "write attention_sinks = true"},
     {" tie_word_embeddings tie_embeddings weight_tying tie_weights ",
      "write tied = true"},
     {" seq seq_len max_position_embeddings n_positions max_seq_len block_size ",

@@ -41,7 +41,7 @@ void emit_operands(Emit *e, const Node *n)
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         bool in = i < n->n_in;
         const Value *v = in ? n->in[i] : n->out[i - n->n_in];
-        const char *name = in ? n->op->in[i].name : n->op->out[i - n->n_in].name;
+        const char *name = in ? node_operand(n, i)->name : n->op->out[i - n->n_in].name;
         const char *text = gen_printf(e->g, "%s %s %s", name, dtype_name(v->dtype),
                                       show_shape(e->g, v->dim, v->n_dims));
 

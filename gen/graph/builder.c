@@ -217,6 +217,23 @@ const char *value_unique_name(Gen *g, const Class *c, const char *base)
 
 /* ---- calls of ops ---------------------------------------------------------------- */
 
+int builder_given(const OpRule *op, Value *const *in, Value **given, uint32_t *omitted)
+{
+    uint32_t gaps = 0;
+    int n = 0;
+
+    *omitted = 0;
+    for (int i = 0; i < op->n_in; i++) {
+        if (in[i]) {
+            given[n++] = in[i];
+            *omitted = gaps;
+        } else {
+            gaps |= UINT32_C(1) << i; /* MAX_OPERANDS has fewer */
+        }
+    }
+    return n;
+}
+
 Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_attrs,
                    const char *name)
 {
@@ -239,10 +256,9 @@ Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_
     n->attrs = gen_alloc(g, sizeof *n->attrs * (size_t)(n_attrs + 1));
     if (n_attrs)
         memcpy(n->attrs, attrs, sizeof *attrs * (size_t)n_attrs);
-    for (int i = 0; i < op->n_in && in[i]; i++) {
-        n->in[n->n_in++] = in[i];
-        setup = setup && in[i]->def && in[i]->def->phase == PHASE_SETUP;
-    }
+    n->n_in = builder_given(op, in, n->in, &n->omitted);
+    for (int i = 0; i < n->n_in; i++)
+        setup = setup && n->in[i]->def && n->in[i]->def->phase == PHASE_SETUP;
     if (setup)
         n->phase = PHASE_SETUP;
     n->name = value_unique_name(g, c, name ? name : op->name);
@@ -285,10 +301,9 @@ static const char *inputs_text(Gen *g, const OpRule *op)
 }
 
 /* Reads the positional values of an op call's table. */
-int builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in)
+void builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in)
 {
     lua_State *L = b->g->L;
-    int given = 0;
 
     memset(in, 0, sizeof *in * (size_t)op->n_in);
     for (int i = 0; i < op->n_in; i++) {
@@ -297,9 +312,8 @@ int builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value 
         lua_rawgeti(L, index, i + 1);
         if (op->in[i].optional && lua_isnil(L, -1)) {
             lua_pop(L, 1);
-            break;
+            continue;
         }
-        given++;
         in[i] = builder_to_value(L, -1, &c);
         if (!in[i])
             luaL_error(L, "%s: it takes %s, but the %s is %s", op->name,
@@ -312,16 +326,13 @@ int builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value 
                        op->name, op->in[i].name);
         lua_pop(L, 1);
     }
-    for (int i = given; i <= op->n_in; i++) { /* nothing may follow an omitted one */
-        lua_rawgeti(L, index, i + 1);
-        if (builder_to_value(L, -1, NULL) && !b->pattern)
-            b->help = "a call gives all its outputs; in parentheses, only the first";
-        if (!lua_isnil(L, -1))
-            luaL_error(L, "%s: it takes %s, but there is one more: %s", op->name,
-                       inputs_text(b->g, op), builder_show(b->g, L, -1));
-        lua_pop(L, 1);
-    }
-    return given;
+    lua_rawgeti(L, index, op->n_in + 1);
+    if (builder_to_value(L, -1, NULL) && !b->pattern)
+        b->help = "a call gives all its outputs; in parentheses, only the first";
+    if (!lua_isnil(L, -1))
+        luaL_error(L, "%s: it takes %s, but there is one more: %s", op->name,
+                   inputs_text(b->g, op), builder_show(b->g, L, -1));
+    lua_pop(L, 1);
 }
 
 static const char *call_name(Builder *b, const OpRule *op, int index)

@@ -21,8 +21,8 @@ void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index,
 /* The first key, in order, that the op has no attribute for; NULL if it has one for each. */
 const char *builder_unknown_key(Builder *b, const OpRule *op, int index);
 void builder_check_keys(Builder *b, const OpRule *op, int index);
-/* Fills in[op->n_in]: NULL for an omitted optional input. Returns how many are given. */
-int builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in);
+/* Fills in[op->n_in]: NULL for an omitted optional input. */
+void builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in);
 Pos builder_place(Builder *b); /* the architecture's line that makes the current call */
 bool param_equal(const ClassParam *a, const ClassParam *b);
 void value_shape(Value *v, Dtype dtype, const int64_t *dim, int n_dims);

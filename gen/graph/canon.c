@@ -141,8 +141,11 @@ static void put_attr(Text *t, const OpRule *op, const Attr *a)
 static void put_node(Text *t, const Class *c, const Node *n)
 {
     text_printf(t, "%s", n->op->info->canonical);
-    for (int i = 0; i < n->n_in; i++)
+    for (int i = 0, at = 0; i < n->n_in; i++, at++) {
+        for (; at < operand_index(n, i); at++)
+            put_ref(t, c, NULL);
         put_ref(t, c, n->in[i]);
+    }
     for (int i = 0; i < n->n_attrs; i++)
         put_attr(t, n->op, &n->attrs[i]);
     for (int i = 0; i < n->n_out; i++) {

@@ -49,7 +49,7 @@ static Value *row_value(Gen *g, Class *c)
 static Value *input_of(const Node *loss, const char *name)
 {
     for (int i = 0; i < loss->n_in; i++)
-        if (!strcmp(loss->op->in[i].name, name))
+        if (!strcmp(node_operand(loss, i)->name, name))
             return loss->in[i];
     return NULL;
 }

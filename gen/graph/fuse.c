@@ -67,7 +67,7 @@ static bool unify(Matcher *x, int index, Node *n, bool swap)
     const PatternNode *pn = &x->p->node[index];
     Match *m = &x->m;
 
-    if (n->op != pn->op || n->n_in != pn->n_in)
+    if (n->op != pn->op || n->n_in != pn->n_in || n->omitted != pn->omitted)
         return false;
     for (int i = 0; i < x->p->n_nodes; i++)
         if (m->node[i] == n)

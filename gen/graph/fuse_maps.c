@@ -64,7 +64,7 @@ static bool reads_rows(const Node *n, const Value *v)
     const char *dims = v->def->op->out[v->def_out].dims;
 
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] == v && strcmp(n->op->in[i].dims, dims) != 0)
+        if (n->in[i] == v && strcmp(node_operand(n, i)->dims, dims) != 0)
             return false;
     return true;
 }
@@ -143,7 +143,7 @@ static const Value *only_row(const Node *n)
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i]->kind == VAL_PARAM)
             continue;
-        if (row || strcmp(n->op->in[i].dims, n->op->out[0].dims) != 0)
+        if (row || strcmp(node_operand(n, i)->dims, n->op->out[0].dims) != 0)
             return NULL;
         row = n->in[i];
     }

@@ -152,7 +152,7 @@ static void push_backward_args(Grad *x, const Node *n, Value **d_out)
     infer_push_n(x->g, n);
     for (int i = 0; i < n->n_in; i++) {
         builder_push_value(x->b, n->in[i], x->c);
-        lua_setfield(L, -2, n->op->in[i].name);
+        lua_setfield(L, -2, node_operand(n, i)->name);
     }
     for (int i = 0; i < n->n_out; i++) {
         builder_push_value(x->b, n->out[i], x->c);
@@ -223,11 +223,11 @@ static void node_backward(Grad *x, Node *n)
         Class *owner = NULL;
         Value *d;
 
-        lua_getfield(L, -1, n->op->in[i].name);
+        lua_getfield(L, -1, node_operand(n, i)->name);
         d = builder_to_value(L, -1, &owner);
         if (!lua_isnil(L, -1) && (!d || owner != x->c))
             luaL_error(L, "%s: its backward returns %s as the gradient of %s",
-                       n->op->name, builder_show(x->g, L, -1), n->op->in[i].name);
+                       n->op->name, builder_show(x->g, L, -1), node_operand(n, i)->name);
         if (d)
             add_grad(x, n, n->in[i], d);
         lua_pop(L, 1);

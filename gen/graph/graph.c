@@ -53,6 +53,8 @@ static const char *structure_text(Gen *g, const Class *c)
         text_printf(&t, ";%s %d", n->op->name, n->piece);
         for (int k = 0; k < n->n_in; k++)
             text_printf(&t, " %d", n->in[k]->id);
+        if (n->omitted)
+            text_printf(&t, " without %x", (unsigned)n->omitted);
         for (int k = 0; k < n->n_attrs; k++)
             text_printf(&t, " %s", attr_text(g, &n->attrs[k]));
         for (int k = 0; k < n->n_out; k++)
@@ -72,7 +74,8 @@ static const char *structure_text(Gen *g, const Class *c)
 
 static bool same_setup(const Node *a, const Node *b)
 {
-    if (a->op != b->op || a->n_attrs != b->n_attrs)
+    if (a->op != b->op || a->n_attrs != b->n_attrs || a->n_in != b->n_in ||
+        a->omitted != b->omitted)
         return false;
     for (int i = 0; i < a->n_attrs; i++)
         if (!attr_equal(&a->attrs[i], &b->attrs[i]))

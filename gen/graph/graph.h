@@ -48,6 +48,9 @@ Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_
                    const char *name);
 /* Reads the attributes of an op call from the table at index into out (sorted, complete).
  * Unknown keys, wrong types and missing values are Lua errors. */
+/* Puts those of in[op->n_in] that are not NULL side by side into given, which may be in. Returns
+ * how many; omitted: as of a node. */
+int builder_given(const OpRule *op, Value *const *in, Value **given, uint32_t *omitted);
 void builder_attrs(Builder *b, const OpRule *op, int index, Attr *out);
 Value *value_new(Gen *g, Class *c, ValueKind kind, const char *name);
 const char *value_unique_name(Gen *g, const Class *c, const char *base);

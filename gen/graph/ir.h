@@ -86,7 +86,9 @@ struct Node {
     int leg;                 /* legs.c: nodes of one leg run part after part; all of them for one
                               * part, then for the next */
     int n_in, n_out, n_attrs;
-    Value **in, **out;
+    Value **in, **out;       /* in: those that the call gives */
+    uint32_t omitted;        /* operands of the rule, a bit each, that the call omits before a
+                              * later one: node_operand */
     Attr *attrs;             /* sorted by key */
     bool *add;               /* per output: adds into a buffer that this step already wrote (a later
                               * use of the parameter) */
@@ -116,6 +118,19 @@ static inline bool node_whole(const Node *n)
         if (n->out[i]->part.kind != PART_WHOLE)
             return false;
     return true;
+}
+
+/* Which operand of its rule input i is. */
+static inline int operand_index(const Node *n, int i)
+{
+    for (int at = 0;; at++)
+        if (!(n->omitted >> at & 1) && i-- == 0)
+            return at;
+}
+
+static inline const Operand *node_operand(const Node *n, int i)
+{
+    return &n->op->in[operand_index(n, i)];
 }
 
 typedef struct ClassParam {

@@ -41,7 +41,8 @@ int pattern_call(Builder *b, const OpRule *op)
     n->out = gen_alloc(b->g, sizeof *n->out * (size_t)op->n_out);
     n->attrs = gen_alloc(b->g, sizeof *n->attrs * (size_t)(n_attrs + 1));
     n->var = gen_alloc(b->g, sizeof *n->var * (size_t)(n_attrs + 1));
-    n->n_in = builder_inputs(b, op, 1, p->cls, n->in);
+    builder_inputs(b, op, 1, p->cls, n->in);
+    n->n_in = builder_given(op, n->in, n->in, &n->omitted);
     drop_unknown(b, p, op, 1);
     builder_check_keys(b, op, 1);
     for (int i = 0; i < n_attrs; i++) {

@@ -12,6 +12,7 @@ typedef struct PatternNode {
     const OpRule *op;
     Value **in, **out; /* the pattern's own values */
     int n_in;          /* inputs given by the call */
+    uint32_t omitted;  /* as of a node */
     Attr *attrs;
     int *var; /* per attribute: the variable it must equal; -1: the constant */
 } PatternNode;

@@ -49,6 +49,8 @@ static const char *kernel_key(Gen *g, const Node *n)
 
         text_printf(&t, " %s%s", dtype_name(v->dtype), shape_text(g, v));
     }
+    if (n->omitted)
+        text_printf(&t, " without %x", (unsigned)n->omitted);
     return t.s;
 }
 
@@ -64,7 +66,7 @@ static const char *kernel_base(Gen *g, const Node *n)
 
     text_printf(&t, "%s", n->op->name);
     for (int i = 0; i < n->n_in; i++)
-        n_names = dims_symbols(g, n->op->in[i].dims, names, n_names, MAX_SYMS);
+        n_names = dims_symbols(g, node_operand(n, i)->dims, names, n_names, MAX_SYMS);
     infer_push_n(g, n);
     for (int i = 0; i < n_names; i++) {
         lua_getfield(g->L, -1, names[i]);
@@ -202,7 +204,7 @@ static void find_aliases(SpanRun *x)
             const char *alias = n->op->out[k].alias;
 
             for (int a = 0; alias && a < n->n_in; a++) {
-                if (strcmp(n->op->in[a].name, alias) != 0 || (taken >> a & 1) ||
+                if (strcmp(node_operand(n, a)->name, alias) != 0 || (taken >> a & 1) ||
                     !may_alias(x, n, n->in[a], n->out[k]))
                     continue;
                 taken |= UINT64_C(1) << a;

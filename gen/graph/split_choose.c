@@ -139,7 +139,7 @@ static Sections sections_now(const Chooser *x, const Node *n, const Cut *cut)
     for (int param = 1; param >= 0; param--)
         for (int i = 0; i < n->n_in; i++) {
             const Value *v = n->in[i];
-            const CutOperand *o = cuts_operand(cut, n->op->in[i].name);
+            const CutOperand *o = cuts_operand(cut, node_operand(n, i)->name);
             Sections s;
 
             if (!o || (v->kind == VAL_PARAM) != param || v->part.kind != PART_CUT ||

@@ -35,8 +35,11 @@ static void put_node(Gen *g, Text *t, const Node *n)
             text_printf(t, " (adds)");
     }
     text_printf(t, " = %s(", n->op->name);
-    for (int i = 0; i < n->n_in; i++)
-        text_printf(t, "%s%s", i ? ", " : "", n->in[i]->name);
+    for (int i = 0, at = 0; i < n->n_in; i++, at++) {
+        for (; at < operand_index(n, i); at++)
+            text_printf(t, "%s-", at ? ", " : "");
+        text_printf(t, "%s%s", at ? ", " : "", n->in[i]->name);
+    }
     text_printf(t, ")");
     for (int i = 0; i < n->n_attrs; i++)
         if (!attr_silent(n->op, &n->attrs[i]))

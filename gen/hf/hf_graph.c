@@ -64,7 +64,7 @@ static uint64_t expression(const Walk *w, const Node *n, uint64_t hash)
 {
     for (int i = 0; i < n->n_in; i++)
         hash = mix(hash, value_hash(w, n->in[i]));
-    return hash;
+    return n->omitted ? mix(hash, n->omitted) : hash;
 }
 
 static void walk_block(Walk *w, const Block *b, uint64_t *flow)

@@ -129,6 +129,7 @@ static const struct Rule {
     {ALL, "output_past", IGNORED, NULL},
     {ALL, "is_decoder", IGNORED, NULL},
     {ALL, "is_encoder_decoder", MUST, "false"},
+    {ALL, "attention_chunk_size", USED, NULL}, /* only to be refused */
 };
 enum { N_RULES = sizeof rules / sizeof *rules };
 
@@ -186,6 +187,19 @@ static bool check_refused(const Config *c)
         ok = false;
     }
     return ok;
+}
+
+/* A model that was trained in chunks is another one in a class that has none. */
+static void check_chunks(const Config *c)
+{
+    if (hf_member(c, "attention_chunk_size"))
+        hf_refuse(
+            c, "attention_chunk_size",
+            gen_printf(c->g,
+                       "%s sees all tokens: remove the key; if the model was trained in "
+                       "chunks, add attention_chunk to the description",
+                       c->family->class_name),
+            gen_printf(c->g, "%s does not read it", c->family->class_name));
 }
 
 const Family *hf_family(const char *model_type)
@@ -431,6 +445,7 @@ const char *hf_model(Config *c)
     if (!check_refused(c) || !find_family(c))
         return NULL;
     json_object_foreach(c->root, key, value) check_key(c, key, value);
+    check_chunks(c);
     if (!strcmp(c->family->arch, "gpt2"))
         import_gpt2(c, &items);
     else

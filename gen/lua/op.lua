@@ -25,7 +25,9 @@
 --                                  its other inputs and its attributes are that op's
 --     scaled    = true,            its gradient is that of loss_scale times the loss: the
 --                                  kernel's last argument, where the trainer scales
---     inputs    = { { "x", "t d" }, ... },   class = "float" (default), fp8, i32, acc, grad, any
+--     inputs    = { { "x", "t d" }, ... },    class = "float" (default), fp8, i32, acc, grad,
+--                                             any; optional = true: a call may omit it, also
+--                                             before others; n.x and x are nil then
 --     attrs     = { eps = "number", heads = { "int", 8 }, c = { "int", from = "seq" },
 --                   softcap = { "number", 0, quiet = true } },
 --                                  quiet: dumps and kernels' names leave it out where it has
@@ -69,8 +71,9 @@
 --                                  expansion, and only where the target has a kernel of it. It may
 --                                  expand into other fused ops
 --     reference = function(n) ... end,  cases = function(r) ... end,
---     variants  = { { softcap = 1.5 }, ... },   attributes that take the place of a case's: tests
---                                  draw one sometimes, and keep golden bits of each
+--     variants  = { { softcap = 1.5 }, ... },   attributes that take the place of a case's, and
+--                                  optional inputs that are given (sinks = true): tests draw one
+--                                  sometimes, and keep golden bits of each
 --     rounds_inside = "why",       for tests: in bf16 and f16 results differ from the reference's
 --                                  by more than one rounding
 --   }
@@ -254,17 +257,19 @@ function Check:attributes()
   end
 end
 
--- Each variant gives attributes.
+-- Each variant gives attributes or optional inputs.
 function Check:variants()
+  local optional = {}
+  for _, o in ipairs(self.out.inputs) do optional[o.name] = o.optional end
   for i, variant in ipairs(self.rule.variants or {}) do
     if type(variant) ~= "table" then
       self:bad("variants", nil, fmt("variant %d is %s, not a table of attributes", i,
                                     tostring(variant)), "say { { softcap = 1.5 } }")
     else
       for _, name in ipairs(sorted_keys(variant)) do
-        if not (self.rule.attrs or {})[name] then
-          self:bad("variants", nil, fmt("variant %d has %s, which is not an attribute", i,
-                                        tostring(name)))
+        if not (self.rule.attrs or {})[name] and not optional[name] then
+          self:bad("variants", nil, fmt("variant %d has %s, which is neither an attribute nor an "
+                                        .. "optional input", i, tostring(name)))
         end
       end
     end
@@ -472,8 +477,8 @@ return function(check_cuts)
     check:keys()
     check:identity()
     check:attributes()
-    check:variants()
     check:inputs_and_outputs()
+    check:variants()
     check:dims_of_operands()
     check:axes()
     check_cuts(check)

@@ -62,6 +62,25 @@ static void push_value(lua_State *L, const Value *v)
     lua_setfield(L, -2, "shape");
 }
 
+/* The values in the table at index, by their places; one that is omitted is nil. */
+static void take_inputs(lua_State *L, int index, Node *n)
+{
+    const OpRule *op = n->op;
+
+    n->in = gen_alloc(test.g, sizeof *n->in * (size_t)(op->n_in + 1));
+    for (int i = 0; i < op->n_in; i++) {
+        if (lua_rawgeti(L, index, i + 1) != LUA_TNIL)
+            n->in[i] = check_value(L, lua_gettop(L), op->in[i].name);
+        else if (!op->in[i].optional)
+            luaL_error(L, "%s: its input %s is missing", op->name, op->in[i].name);
+        lua_pop(L, 1);
+    }
+    if (lua_rawgeti(L, index, op->n_in + 1) != LUA_TNIL)
+        luaL_error(L, "%s takes %d inputs, but there is one more", op->name, op->n_in);
+    lua_pop(L, 1);
+    n->n_in = builder_given(op, n->in, n->in, &n->omitted);
+}
+
 /* infer(op, inputs, attrs) -> { id, outs, workspace, n }: a node of the given op */
 static int l_infer(lua_State *L)
 {
@@ -71,19 +90,11 @@ static int l_infer(lua_State *L)
 
     luaL_checktype(L, 2, LUA_TTABLE);
     luaL_checktype(L, 3, LUA_TTABLE);
-    n->n_in = (int)lua_rawlen(L, 2);
-    if (n->n_in > op->n_in || (n->n_in < op->n_in && !op->in[n->n_in].optional))
-        luaL_error(L, "%s takes %d inputs, not %d", op->name, op->n_in, n->n_in);
     n->op = op;
     n->name = op->name;
     n->n_out = op->n_out;
-    n->in = gen_alloc(g, sizeof *n->in * (size_t)(op->n_in + 1));
     n->add = gen_alloc(g, sizeof *n->add * (size_t)(op->n_out + 1));
-    for (int i = 0; i < n->n_in; i++) {
-        lua_rawgeti(L, 2, i + 1);
-        n->in[i] = check_value(L, lua_gettop(L), op->in[i].name);
-        lua_pop(L, 1);
-    }
+    take_inputs(L, 2, n);
     n->out = gen_alloc(g, sizeof *n->out * (size_t)(op->n_out + 1));
     for (int i = 0; i < op->n_out; i++) {
         n->out[i] = gen_alloc(g, sizeof **n->out);
@@ -169,8 +180,10 @@ static int l_cuts(lua_State *L)
     return 1;
 }
 
-/* Parts as { [i] = { dim, sections } or "sum" } in field `key` of the table on top. */
-static void push_parts(lua_State *L, const char *key, const PartState *parts, int n)
+/* Parts as { [place of the operand] = { dim, sections } or "sum" } in field `key` of the
+ * table on top. in: of the inputs of this node. */
+static void push_parts(lua_State *L, const char *key, const PartState *parts, int n,
+                       const Node *in)
 {
     lua_newtable(L);
     for (int i = 0; i < n; i++) {
@@ -190,7 +203,7 @@ static void push_parts(lua_State *L, const char *key, const PartState *parts, in
             }
             lua_setfield(L, -2, "sections");
         }
-        lua_rawseti(L, -2, i + 1);
+        lua_rawseti(L, -2, (in ? operand_index(in, i) : i) + 1);
     }
     lua_setfield(L, -2, key);
 }
@@ -222,8 +235,8 @@ static int l_cut(lua_State *L)
     if (!parts)
         return 0;
     lua_newtable(L);
-    push_parts(L, "inputs", parts, n->n_in);
-    push_parts(L, "outputs", parts + n->n_in, n->n_out);
+    push_parts(L, "inputs", parts, n->n_in, n);
+    push_parts(L, "outputs", parts + n->n_in, n->n_out, NULL);
     lua_newtable(L);
     for (int i = 0; i < cut->n_attrs; i++) {
         lua_pushstring(L, cut->attrs[i]);

@@ -191,9 +191,9 @@ PartState *cuts_parts(Gen *g, const Node *node, const Cut *cut, const Sections *
         bool in = i < node->n_in;
         int k = in ? i : i - node->n_in;
 
-        parts[i] =
-            part_of(g, node, cut, in ? node->op->in[k].name : node->op->out[k].name,
-                    in ? node->in[k] : node->out[k], sections);
+        parts[i] = part_of(g, node, cut,
+                           in ? node_operand(node, k)->name : node->op->out[k].name,
+                           in ? node->in[k] : node->out[k], sections);
     }
     lua_settop(L, top);
     return parts;

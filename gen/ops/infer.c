@@ -293,7 +293,7 @@ static bool class_takes(const Gen *g, const char *cls, Dtype d)
 
 static void match_input(Infer *in, int i)
 {
-    const Operand *o = &in->op->in[i];
+    const Operand *o = node_operand(in->node, i);
     const Value *v = in->node->in[i];
     int64_t dim[MAX_DIMS];
     const char *p = o->dims, *token;
@@ -313,7 +313,7 @@ static void match_input(Infer *in, int i)
         return;
     }
     if (!*o->dims) {
-        int count = dims_call(in, "inputs", i, dim);
+        int count = dims_call(in, "inputs", operand_index(in->node, i), dim);
 
         if (count != v->n_dims || memcmp(dim, v->dim, sizeof *dim * (size_t)count) != 0) {
             Value want = {.n_dims = count};
@@ -364,9 +364,9 @@ static void infer_begin(Infer *in, Gen *g, const Node *node)
     }
     for (int i = 0; i < node->n_in; i++) {
         match_input(in, i);
-        if (in->op->in[i].optional) { /* the rule's functions may test it */
+        if (node_operand(node, i)->optional) { /* the rule's functions may test it */
             lua_pushboolean(in->L, 1);
-            lua_setfield(in->L, in->n_index, in->op->in[i].name);
+            lua_setfield(in->L, in->n_index, node_operand(node, i)->name);
         }
     }
     for (int i = 0; i < in->op->n_out; i++)
@@ -395,7 +395,7 @@ static void set_shape(Infer *in, Value *v, const char *name, const int64_t *dim,
 static Dtype output_dtype(const Infer *in, const Operand *o)
 {
     for (int i = 0; i < in->node->n_in; i++)
-        if (!strcmp(o->dtype, in->op->in[i].name))
+        if (!strcmp(o->dtype, node_operand(in->node, i)->name))
             return in->node->in[i]->dtype;
     for (int i = 0; i < in->op->n_out && &in->op->out[i] < o; i++)
         if (!strcmp(o->dtype, in->op->out[i].name))
@@ -436,7 +436,8 @@ static void infer_output(Infer *in, int i)
     if (!o->alias)
         return;
     for (int k = 0; k < in->node->n_in; k++)
-        if (!strcmp(in->op->in[k].name, o->alias) && in->node->in[k]->bytes < v->bytes)
+        if (!strcmp(node_operand(in->node, k)->name, o->alias) &&
+            in->node->in[k]->bytes < v->bytes)
             luaL_error(in->L, "%s: %s is declared an alias of %s, which is smaller",
                        in->op->name, o->name, o->alias);
 }

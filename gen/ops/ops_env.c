@@ -30,14 +30,17 @@ static void push_operand(lua_State *L, const Operand *o, const Value *v)
     lua_setfield(L, -2, "shape");
 }
 
-static void push_operands(lua_State *L, const Operand *o, Value *const *v, int n,
-                          const char *key)
+static void push_operands(lua_State *L, const Node *node, bool in, const char *key)
 {
+    const int n = in ? node->n_in : node->n_out;
+
     lua_createtable(L, n, 0);
     for (int i = 0; i < n; i++) {
-        push_operand(L, &o[i], v[i]);
+        const Operand *o = in ? node_operand(node, i) : &node->op->out[i];
+
+        push_operand(L, o, in ? node->in[i] : node->out[i]);
         lua_pushvalue(L, -1);
-        lua_setfield(L, -4, o[i].name);
+        lua_setfield(L, -4, o->name);
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, key);
@@ -59,8 +62,8 @@ void ops_push_env(Gen *g, const Node *node)
     bool adds = false;
 
     infer_push_n(g, node);
-    push_operands(L, node->op->in, node->in, node->n_in, "inputs");
-    push_operands(L, node->op->out, node->out, node->n_out, "outputs");
+    push_operands(L, node, true, "inputs");
+    push_operands(L, node, false, "outputs");
     for (int i = 0; i < node->op->n_out; i++)
         adds = adds || node->op->out[i].may_add;
     lua_pushboolean(L, adds);

@@ -109,8 +109,11 @@ local function attention(g, m, x, residual_std, way)
         }
     end
     g:cut "attention"
+    local sinks = m.attention_sinks and g:param {
+        "self_attn.sinks", { heads }, init = "normal", std = m.init_std, decay = false, cut = "rows",
+    } or nil
     local o = g.attention {
-        qkv, g:starts(), heads = heads, kv_heads = kv_heads, head_dim = head_dim,
+        qkv, g:starts(), sinks, heads = heads, kv_heads = kv_heads, head_dim = head_dim,
         seq = m.seq, window = way.window, key_chunk = way.chunk, softcap = m.attention_softcap,
         name = "attn",
         scale = m.attention_multiplier or 1.0 / math.sqrt(head_dim),
@@ -249,7 +252,7 @@ end
 -- The model_type that computes it, and its class; nil: no family of Hugging Face's has all of it.
 ---@param m fsdpgen.llama.m
 local function family(m)
-    if m.attention_chunk then return nil end
+    if m.attention_chunk or m.attention_sinks then return nil end
     if m.sandwich_norm or m.norm_less_one or m.geglu or m.scale_embedding or m.global_every
         or m.attention_softcap or m.logits_softcap or m.rope.local_theta then
         return gemma(m)
@@ -462,7 +465,10 @@ return arch {
                 .. "or `attention_chunk` (Gemma 2: 2, Gemma 3: 6)" },
         { "attention_chunk", "int", min = 1, optional = true,
           doc = "a token sees only tokens of its own chunk of this many tokens, counted from the start "
-                .. "of its document" },
+                .. "of its document; with `window`, only those that both allow" },
+        { "attention_sinks", "bool", optional = true,
+          doc = "each head has a logit that joins the softmax's sum, self_attn.sinks, as of a key whose "
+                .. "value is zero; it starts like a matrix and is not decayed (gpt-oss)" },
         { "attention_softcap", "number", above = 0, optional = true,
           doc = "scores s become c tanh(s / c) (Gemma 2: 50)" },
         { "logits_softcap", "number", above = 0, optional = true,

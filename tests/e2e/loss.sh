@@ -124,7 +124,7 @@ packed_data() {
 loss_packed() {
     local packed=$WORK/loss_packed.txt alone=$WORK/loss_alone.txt sets MODEL
     packed_data "$packed" "$alone"
-    for sets in "tiny_llama model.kv_heads=1" "tiny_llama model.window=7 model.attention_chunk=9 model.kv_heads=1" \
+    for sets in "tiny_llama model.kv_heads=1" "tiny_llama model.window=7 model.attention_chunk=9 model.kv_heads=1 model.attention_sinks=true" \
         "tiny_gpt2 model.max_positions=64"; do
         MODEL=${sets%% *}
         sets="${sets#* } dtypes.param=f64 micro_batch=1"

@@ -27,13 +27,13 @@ if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" \
         --set model.vocab=23 --set model.dim=12 --set model.heads=2 --set model.ffn=10 --set seq=6
     # shellcheck disable=SC2086
     gradients "a llama with everything" "$ops" "$models/tiny_llama.lua" $full $small \
-        --set model.window=4
+        --set model.window=4 --set model.attention_sinks=true
     # shellcheck disable=SC2086
     gradients "a gpt2" "$ops" "$models/tiny_gpt2.lua" $small --set model.dim=12
     loss="--set documents.end_id=3 --set loss.z=0.01 --set loss.label_smoothing=0.2"
     # shellcheck disable=SC2086
     gradients "a llama with documents" "$ops" "$models/tiny_llama.lua" $full $small $loss \
-        --set model.window=3 --set model.attention_chunk=4
+        --set model.window=3 --set model.attention_chunk=4 --set model.attention_sinks=true
     # shellcheck disable=SC2086
     gradients "a gpt2 with documents" "$ops" "$models/tiny_gpt2.lua" $small $loss \
         --set model.dim=12

@@ -58,7 +58,7 @@ local function node_of(line)
         node.out[#node.out + 1] = { name = name, shape = dims_of(shape), dtype = dtype,
                                     adds = adds:find("adds") ~= nil, part = adds:match("<(.-)>") }
     end
-    for name in ins:gmatch("[%w_]+") do node.ins[#node.ins + 1] = name end
+    for name in ins:gmatch("[%w_-]+") do node.ins[#node.ins + 1] = name end -- "-": omitted
     for key, value in rest:gmatch(" ([%w_]+)=(%S+)") do
         if value == "true" or value == "false" then
             node.attrs[key] = value == "true"
@@ -156,10 +156,11 @@ function run(nodes, values, class)
             if (spec == "number" or spec[1] == "number") and n[k] then n[k] = n[k] + 0.0 end
         end
         for i, input in ipairs(r.inputs) do
-            if input.optional and not node.ins[i] then break end
-            local v = assert(values[node.ins[i]], node.ins[i])
-            if type(input[2]) == "string" then bind(n, input[2], v.shape) end
-            n[input[1]] = v
+            if not input.optional or (node.ins[i] or "-") ~= "-" then
+                local v = assert(values[node.ins[i]], node.ins[i])
+                if type(input[2]) == "string" then bind(n, input[2], v.shape) end
+                n[input[1]] = v
+            end
         end
         for i, output in ipairs(r.outputs) do
             local v = { shape = node.out[i].shape }

@@ -41,7 +41,7 @@ random_model() { # llama|gpt2 PARTS
     [ "$1" = llama ] && args+=(--set model.kv_heads=$kv --set model.head_dim=$((2 * picked))
         --set model.ffn=$(($2 * 3 * picked)) --set model.dim=$((heads * 3)))
     local flag flags="tied"
-    [ "$1" = llama ] && flags="tied qkv_bias qk_norm post_norm geglu"
+    [ "$1" = llama ] && flags="tied qkv_bias qk_norm post_norm geglu attention_sinks"
     for flag in $flags; do
         pick false true
         args+=(--set model."$flag"="$picked")

@@ -85,12 +85,12 @@ static int run_protected(lua_State *L)
         const char *bytes = place_of(c, node->in[k]);
         if (!bytes) {
             return luaL_error(L, "%s: input %s has no place", node->name,
-                              node->op->in[k].name);
+                              node_operand(node, k)->name);
         }
         push_array(L, node->in[k], bytes);
-        lua_setfield(L, n, node->op->in[k].name);
+        lua_setfield(L, n, node_operand(node, k)->name);
         lua_pushinteger(L, node->in[k]->dtype);
-        lua_setfield(L, n + 1, node->op->in[k].name);
+        lua_setfield(L, n + 1, node_operand(node, k)->name);
     }
     for (int k = 0; k < node->n_out; k++) {
         push_array(L, node->out[k], NULL);

@@ -202,6 +202,7 @@ local rows = {
     ["llama.scale_embedding"] = { "model.scale_embedding=true" },
     ["llama.global_every"] = { "model.global_every=2", base = "model.window=5" },
     ["llama.attention_chunk"] = { "model.attention_chunk=5" },
+    ["llama.attention_sinks"] = { "model.attention_sinks=true" },
     ["llama.attention_softcap"] = { "model.attention_softcap=0.1" },
     ["llama.logits_softcap"] = { "model.logits_softcap=0.5" },
     ["llama.rope.local_theta"] = { "model.rope.local_theta=50", base = "model.window=5" },

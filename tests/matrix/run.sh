@@ -50,7 +50,7 @@ llama_muon|tiny_llama|builtin|optimizer=muon{lr=2e-3} model.kv_heads=1 dtypes.pa
 granite_gemma|tiny_llama|builtin|dtypes.param="bf16" model.kv_heads=1 model.nope_every=2 \
  model.embedding_multiplier=12 model.attention_multiplier=0.3 model.residual_multiplier=0.22 \
  model.logits_scaling=1.7 model.rope={fraction=0.75} model.window=7 model.attention_chunk=9 \
- model.global_every=2 \
+ model.global_every=2 model.attention_sinks=true \
  model.sandwich_norm=true model.norm_less_one=true model.geglu=true model.scale_embedding=true \
  model.attention_softcap=2 model.logits_softcap=3|text|$few
 olmo2|tiny_llama|builtin|model.heads=6 model.kv_heads=2 model.head_dim=6 model.post_norm=true \

@@ -93,6 +93,9 @@ fault attention_bwd cpu.c 's/oldest\[c + ${U}_COLS - 1\]/oldest[c]/' \
 fault attention cpu.c 's/(query - starts\[query\])/(query - starts[0])/' 'chunks are counted from the sequence'
 fault attention_bwd cpu.c 's/"query \/ " .. chunk/"(query + 1) \/ " .. chunk/' \
     'a chunk of the backward begins a query early'
+fault attention cpu.c 's/a->sum\[i\] = ${sinks and 1 or 0}/a->sum[i] = 0/' 'a sink without its part of the sum'
+fault attention_sinks_bwd op.lua 's/-share \* delta/share * delta/' 'the sign of the gradient of sinks'
+fault attention_sinks_bwd cpu.c 's/at \* ${wide}, ${wide}/at * ${wide}, ${wide} - 1/' 'a head less its last element'
 fault rope cpu.c 's/ - starts\[i\]/ - starts[0]/' 'positions go on over documents'
 fault add_pos_bwd cpu.c 's/ - starts\[i\]/ - starts[0]/' 'gradients of positions go on over documents'
 squares='rt_row_sum_squares_${h.dtype}(h + at, 0, ${d})'

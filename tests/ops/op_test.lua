@@ -123,8 +123,18 @@ local function shape_of(name, operand, case)
                                               operand[1], dims)
 end
 
+-- Place, value and operand of each input that a call gives; optional ones may be nil, also before others.
+local function each_input(name, inputs)
+    local operands = host.rule(name).inputs
+    local function following(_, i)
+        repeat i = i + 1 until inputs[i] or i > #operands
+        if inputs[i] then return i, inputs[i], operands[i] end
+    end
+    return following, nil, 0
+end
+
 -- Inputs and attributes of a random call of the op, or of a variant of it. An optional input is
--- left out unless the case gives it.
+-- left out unless the case or the variant gives it.
 local function random_case(name, config, variant)
     local rule, case = host.rule(name), nil
     -- of a single class nothing is left but roundings, so there is nothing to compare
@@ -136,15 +146,16 @@ local function random_case(name, config, variant)
     local inputs, attrs = {}, {}
     for key in next, rule.attrs or {} do attrs[key] = case[key] end
     for i, operand in ipairs(rule.inputs) do
-        if operand.optional and not given[operand[1]] then break end
-        local value = {
-            shape = shape_of(name, operand, case),
-            dtype = class_dtype(operand.class, config), elems = 1,
-        }
-        for _, n in ipairs(value.shape) do value.elems = value.elems * n end
-        value.data = given[operand[1]]
-        if not value.data then random_data(value) end
-        inputs[i] = value
+        if not operand.optional or given[operand[1]] or case[operand[1]] then
+            local value = {
+                shape = shape_of(name, operand, case),
+                dtype = class_dtype(operand.class, config), elems = 1,
+            }
+            for _, n in ipairs(value.shape) do value.elems = value.elems * n end
+            value.data = given[operand[1]]
+            if not value.data then random_data(value) end
+            inputs[i] = value
+        end
     end
     call = { name = name, inputs = inputs, attrs = attrs }
     return inputs, attrs
@@ -156,8 +167,8 @@ end
 local function apply(name, inputs, attrs)
     local rule, node = host.rule(name), host.infer(name, inputs, attrs)
     local n, dtype = node.n, {}
-    for i, value in ipairs(inputs) do
-        n[rule.inputs[i][1]], dtype[rule.inputs[i][1]] = value.data, value.dtype
+    for _, value, operand in each_input(name, inputs) do
+        n[operand[1]], dtype[operand[1]] = value.data, value.dtype
     end
     for i, operand in ipairs(rule.outputs) do
         n[operand[1]] = zeros(node.outs[i]).data
@@ -205,7 +216,7 @@ local allowed = ": off by %.3g, where %.3g is allowed"
 local formula = host.part "op_test_formula" { check = check }
 local test_backward = host.part "op_test_backward" {
     check = check, integer = integer, random_case = random_case, random_data = random_data,
-    zeros = zeros, apply = apply, by_reference = by_reference, formula = formula,
+    zeros = zeros, apply = apply, by_reference = by_reference, formula = formula, each_input = each_input,
     operands_by_name = operands_by_name, allowed = allowed,
 }
 
@@ -241,23 +252,21 @@ end
 
 -- Runs it; outs: initial contents or nil. Returns the outputs' data and bytes.
 local function run_kernel(plan, threads, beta, outs, in_place)
-    local rule, operands = host.rule(plan.name), {}
-    for i, value in ipairs(plan.inputs) do
-        operands[i] = { dtype = value.dtype, elems = value.elems, data = value.data }
+    local rule, operands, place = host.rule(plan.name), {}, {}
+    for _, value, operand in each_input(plan.name, plan.inputs) do
+        operands[#operands + 1] = { dtype = value.dtype, elems = value.elems, data = value.data }
+        place[operand[1]] = #operands
     end
+    local first = #operands + 1
     for i, out in ipairs(plan.node.outs) do
-        local operand = { dtype = out.dtype, elems = out.elems, data = outs and outs[i] }
-        for k, input in ipairs(rule.inputs) do
-            if in_place and rule.outputs[i].alias == input[1] then operand.same = k end
-        end
-        operands[#operands + 1] = operand
+        operands[#operands + 1] = { dtype = out.dtype, elems = out.elems, data = outs and outs[i],
+                                    same = in_place and place[rule.outputs[i].alias] or nil }
     end
     local data, raw, problem = host.run {
         kernel = plan.id, threads = threads, beta = beta, workspace = plan.node.workspace,
         operands = operands,
     }
     check(not problem, "%s: %s", plan.what or plan.name, problem)
-    local first = #plan.inputs + 1
     return { table.unpack(data, first) }, { table.unpack(raw, first) }, problem
 end
 
@@ -284,9 +293,9 @@ local function of_tokens(operand) return string.find(operand[2], "^t%f[^%w]") en
 
 -- The op's inputs for the tokens first + 1 to first + rows.
 local function inputs_of(plan, first, rows)
-    local rule, inputs = host.rule(plan.name), {}
-    for i, value in ipairs(plan.inputs) do
-        inputs[i] = of_tokens(rule.inputs[i]) and rows_of(value, first, rows) or value
+    local inputs = {}
+    for i, value, operand in each_input(plan.name, plan.inputs) do
+        inputs[i] = of_tokens(operand) and rows_of(value, first, rows) or value
     end
     return inputs
 end
@@ -419,7 +428,7 @@ local test_expansion_reference, plan_expansion, test_fused = host.part "op_test_
 }
 
 local test_cuts = host.part "op_test_cuts" {
-    check = check, integer = integer, random_case = random_case, apply = apply,
+    check = check, integer = integer, random_case = random_case, apply = apply, each_input = each_input,
 }
 
 local optimizer_configs, plan_optimizer, test_optimizer =

@@ -38,8 +38,7 @@ local function test_backward(name)
         end
         return sum
     end
-    for i, value in ipairs(inputs) do
-        local operand = rule.inputs[i]
+    for _, value, operand in t.each_input(name, inputs) do
         local gradient = gradients[operand[1]]
         if not gradient and rule.interpret then -- of a formula: it is 0
             gradient = zeros { elems = value.elems }

@@ -42,14 +42,14 @@ local function part_of(value, place, p, parts)
     return whole and part.elems > 0 and part or nil
 end
 
-local function part_call(inputs, attrs, cut, p, parts)
+local function part_call(name, inputs, attrs, cut, p, parts)
     local part, own = {}, {}
     for key, value in next, attrs do own[key] = value end
     for _, key in ipairs(cut.attrs) do
         if attrs[key] % parts ~= 0 then return nil end
         own[key] = attrs[key] // parts
     end
-    for i, value in ipairs(inputs) do
+    for i, value in t.each_input(name, inputs) do
         part[i] = part_of(value, cut.inputs[i], p, parts)
         if not part[i] then return nil end
     end
@@ -106,7 +106,7 @@ local function test_case(name, axis)
     local cut, calls = host.cut(node.id, axis.axis, sections_of(axis, node.n, parts)), {}
     if not cut then return false end
     for p = 0, parts - 1 do
-        local part, own = part_call(inputs, attrs, cut, p, parts)
+        local part, own = part_call(name, inputs, attrs, cut, p, parts)
         if not part or not pcall(host.infer, name, part, own) then return false end
         calls[p] = { part, own }
     end

@@ -46,8 +46,9 @@ end
 -- call: an op's name, inputs and attributes; of an optimizer the case it was drawn from
 local function call_text(call)
     local rule, given, attrs = host.rule(call.name), {}, {}
-    for i, value in ipairs(call.inputs or {}) do
-        given[i] = string.format("%s [%s]", rule.inputs[i][1], joined(value.shape))
+    for i, operand in ipairs(rule.inputs) do
+        local value = call.inputs and call.inputs[i]
+        if value then given[#given + 1] = string.format("%s [%s]", operand[1], joined(value.shape)) end
     end
     for key, value in next, call.attrs or call.case do
         local form = math.type(value) == "float" and "%s = %.9g" or "%s = %s"

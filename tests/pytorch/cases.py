@@ -99,6 +99,7 @@ CASES = [
     case("llama_window", "tiny_llama", {"window": 5}, dtypes=ALL),
     case("llama_chunk", "tiny_llama", {"attention_chunk": 5, "global_every": 2, "nope_every": 2},
          dtypes=ALL),
+    case("llama_sinks", "tiny_llama", {"attention_sinks": True}, dtypes=ALL),
     case("llama_scaling", "tiny_llama", {"rope": {"theta": 100.0, "scaling": SCALING}},
          dtypes=ALL),
     case("llama_all", "tiny_llama", {
@@ -205,6 +206,8 @@ CASES = [
          documents={"end_id": 32}),
     case("documents_chunk", "tiny_llama", {"attention_chunk": 4, "window": 3},
          documents={"end_id": 32}),
+    case("documents_sinks", "tiny_llama", {"attention_sinks": True, "attention_chunk": 5,
+                                           "global_every": 2}, documents={"end_id": 32}),
 
     # Tied weights are one parameter, in one group; kernels of which one gradient is frozen.
     case("groups_layers", "tiny_llama", groups=[

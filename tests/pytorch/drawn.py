@@ -65,6 +65,18 @@ def llama(d):
     return m
 
 
+def later(d):
+    """What llama got after the first cases were drawn, of draws of its own: the others stay."""
+    m = {}
+    if d.one_in(3):
+        m["attention_sinks"] = True
+    if d.one_in(3):
+        m["attention_chunk"] = 2 + d.below(9)
+        if d.one_in(2):
+            m["global_every"] = 2
+    return m
+
+
 def gpt2(d):
     heads = d.of(1, 2, 3, 4)
     m = {"layers": 1 + d.below(3), "dim": heads * (5 + d.below(11)), "heads": heads,
@@ -129,7 +141,7 @@ def case(number):
     d = Draw(number)
     dtypes = d.of(["f64"], ["f64"], ["f64"], ["f64", "bf16"], ["f32"], ["f32"])
     arch = d.of("llama", "llama", "gpt2")
-    model = llama(d) if arch == "llama" else gpt2(d)
+    model = dict(llama(d), **later(Draw(number + COUNT))) if arch == "llama" else gpt2(d)
     micro = d.of(1, 2, 3)
     how = dict(seq=8 + d.below(12), micro_batch=micro, global_batch=micro * d.of(4, 6, 8),
                optimizer=optimizer(d, dtypes == ["f64"]), lr=schedule(d))

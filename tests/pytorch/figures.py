@@ -2,7 +2,7 @@
 """Computes the figures that tests/pytorch/run.sh compares trainers with.
 
     python3 tests/pytorch/figures.py LICENSE [CASE...] > tests/pytorch/figures.json
-    python3 tests/pytorch/figures.py LICENSE --drawn > tests/pytorch/drawn.json
+    python3 tests/pytorch/figures.py LICENSE --drawn [CASE...] > tests/pytorch/drawn.json
 
 In: a text whose bytes are the tokens. Out: JSON; for each case of cases.py and each of its
 dtypes: the losses, learning rates and gradient norms of its steps, and for the first step's
@@ -87,14 +87,15 @@ def main():
         sys.exit(__doc__)
     tokens = np.frombuffer(open(sys.argv[1], "rb").read(), np.uint8).astype(np.int64)
     only, kept, version = sys.argv[2:], {}, torch.__version__
-    all_cases, command = cases.CASES, COMMAND
-    if only == ["--drawn"]:
-        only, all_cases = [], drawn.CASES
+    all_cases, command, path = cases.CASES, COMMAND, KEPT
+    if only[:1] == ["--drawn"]:
+        only, all_cases = only[1:], drawn.CASES
         with open(KEPT) as f:
             check.families({c["name"]: c for c in json.load(f)["cases"]}, tokens)
         command = COMMAND.replace(" >", " --drawn >").replace("figures.json", "drawn.json")
+        path = KEPT.replace("figures.json", "drawn.json")
     if only:
-        with open(KEPT) as f:
+        with open(path) as f:
             old = json.load(f)
         kept, version = {c["name"]: c for c in old["cases"]}, old["torch"]
     torch.set_num_threads(1)

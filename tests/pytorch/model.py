@@ -74,10 +74,11 @@ def bent(x, cap):
     return cap * torch.tanh(x / cap) if cap else x
 
 
-def attend(q, k, v, window, starts, scale=None, cap=None, chunk=None):
+def attend(q, k, v, window, starts, scale=None, cap=None, chunk=None, sinks=None):
     """q [b, h, s, d]; k, v [b, kv, s, d]; causal, within the document, at most `window` keys
     if not 0, and within a chunk of so many tokens of the document. starts [b, s]. scale: of the
-    scores, otherwise 1 / sqrt(d); cap: they are bent below it."""
+    scores, otherwise 1 / sqrt(d); cap: they are bent below it. sinks [h]: scores of one more key,
+    which gets weight but has no value."""
     b, h, s, d = q.shape
     k = k.repeat_interleave(h // k.shape[1], 1)
     v = v.repeat_interleave(h // v.shape[1], 1)
@@ -92,7 +93,10 @@ def attend(q, k, v, window, starts, scale=None, cap=None, chunk=None):
     scores = wide(q @ k.transpose(-1, -2))
     scores = scores * scale if scale else scores / math.sqrt(d)
     scores = bent(scores, cap)
-    weights = scores.masked_fill(~mask, -math.inf).softmax(-1).to(q.dtype)
+    scores = scores.masked_fill(~mask, -math.inf)
+    if sinks is not None:
+        scores = torch.cat([scores, wide(sinks)[None, :, None, None].expand(b, h, s, 1)], -1)
+    weights = scores.softmax(-1)[..., :s].to(q.dtype)
     return (weights @ v).transpose(1, 2).reshape(b, s, h * d)
 
 
@@ -127,7 +131,8 @@ def llama_attention(m, w, y, tables, layer, starts, r):
         cos, sin = tables[1 if window and "local_theta" in m["rope"] else 0]
         q, k = r(rotate(q, cos, sin)), r(rotate(k, cos, sin))
     o = r(attend(q, k, v, window, starts, m.get("attention_multiplier"),
-                 m.get("attention_softcap"), chunk))
+                 m.get("attention_softcap"), chunk,
+                 w("self_attn.sinks") if m.get("attention_sinks") else None))
     return r(F.linear(o, w("self_attn.o_proj.weight")))
 
 
@@ -234,6 +239,8 @@ def parameters(m):
                 all_of = m.get("qk_norm_all")
                 vector(at + "self_attn.q_norm.weight", q if all_of else m["head_dim"], start)
                 vector(at + "self_attn.k_norm.weight", kv if all_of else m["head_dim"], start)
+            if m.get("attention_sinks"):
+                out.append((at + "self_attn.sinks", (m["heads"],), "normal", std, False))
             matrix(at + "self_attn.o_proj.weight", d, q, into)
             vector(at + "post_attention_layernorm.weight", d, start)
             if m.get("sandwich_norm"):

@@ -28,6 +28,8 @@
 //@   if window == 0 then return "key <= query" end
 //@   return "(key <= query) & (key > query - " .. window .. ")"
 //@ end
+//@ -- A sink is a score of its own: what the softmax begins with, as if it had come first.
+//@ local top = sinks and "sink" or single and "-3e38f" or "-1e308"
 //@ -- Rows of a register block over the head dimension: the tallest that divides it and
 //@ -- fills at least half of the registers; else as tall as they go, with rows of zeros.
 #include "rt_simd.h"
@@ -162,7 +164,11 @@ static void ${fn}_load_starts(${task} *a, ${starts and "const int32_t *starts, "
 
 //@ end
 /* Queries of a task, transposed; those beyond the sequence are zeros. */
+//@ if sinks then
+static void ${fn}_load_queries(${task} *a, const ${elem} *q, int64_t queries, ${acc} sink)
+//@ else
 static void ${fn}_load_queries(${task} *a, const ${elem} *q, int64_t queries)
+//@ end
 {
     for (int64_t i = 0; i < QUERIES; i++) {
         ${cell} cells[${deep}] = {0};
@@ -170,8 +176,8 @@ static void ${fn}_load_queries(${task} *a, const ${elem} *q, int64_t queries)
             ${copy}(cells, q + i * ${row}, ${hd}${of("q")});
         for (int64_t d = 0; d < ${deep}; d++)
             a->q[i / ${U}_COLS][d][i % ${U}_COLS] = cells[d];
-        a->top[i] = ${single and "-3e38f" or "-1e308"};
-        a->sum[i] = 0;
+        a->top[i] = ${top};
+        a->sum[i] = ${sinks and 1 or 0};
     }
     memset(a->o, 0, sizeof a->o);
 }
@@ -237,7 +243,12 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
 
 /* o[${t}, ${heads} * ${hd}] and lse[${t}, ${heads}]
  * from rows [${heads} q | ${kv_heads} k | ${kv_heads} v] of ${hd}; sequences of ${seq} */
-//@ if starts then
+//@ if sinks then
+//@   local list = { "const " .. elem .. " *restrict qkv", "const " .. sinks.type .. " *restrict sinks",
+//@                  elem .. " *restrict o", acc .. " *restrict lse" }
+//@   if starts then table.insert(list, 2, "const int32_t *restrict starts") end
+${call("static void " .. fn .. "(", list, ")")}
+//@ elseif starts then
 static void ${fn}(const ${elem} *restrict qkv, const int32_t *restrict starts,
                   ${elem} *restrict o, ${acc} *restrict lse)
 //@ else
@@ -260,7 +271,12 @@ static void ${fn}(const ${elem} *restrict qkv, ${elem} *restrict o,
 //@ if listed then
         ${fn}_load_starts(&a, ${starts and "starts + row0, " or ""}query0, queries);
 //@ end
+//@ if sinks then
+        ${fn}_load_queries(&a, rows + query0 * ${row} + head * ${hd}, queries,
+        ${(" "):rep(#fn)}              ${ld(sinks, "head")});
+//@ else
         ${fn}_load_queries(&a, rows + query0 * ${row} + head * ${hd}, queries);
+//@ end
         ${fn}_queries(&a, k, k + ${kv_heads * hd}, query0, queries);
         for (int64_t i = 0; i < queries; i++) {
             const int64_t at = (row0 + query0 + i) * ${heads} + head;

@@ -31,8 +31,14 @@
 //@ local function there(rows, left) return seq % rows == 0 and "" or ", " .. left end
 //@ local function older(first) return masked and " && key >= " .. first or "" end
 //@ local parameters = "const " .. elem .. " *qkv, "
-//@   .. (starts and "const int32_t *starts, " or "") .. elem .. " *o, " .. acc .. " *lse"
+//@   .. (starts and "const int32_t *starts, " or "")
+//@   .. (sinks and "const " .. sinks.type .. " *sinks, " or "") .. elem .. " *o, " .. acc .. " *lse"
 //@ local starts_of = starts and "starts, " or ""
+//@ -- A sink is a score of its own, which the softmax begins with: its exp, 1, is one lane's of a row.
+//@ local first_top = acc == "float" and "-1e30f" or "-1e300"
+//@ if sinks then
+//@   first_top = ld(sinks, "head") .. (mma and " * " .. lit(fold and 1 / scale or 1.4426950408889634) or "")
+//@ end
 //@ if mma then
 #include "rt_mma.h"
 
@@ -71,7 +77,7 @@ ${oldest_key(fn, starts, window, chunk)}
     const ${elem} *k_rows = rows + (${heads} + head / ${group}) * DIM;
     const ${elem} *v_rows = k_rows + ${kv_heads * hd};
     const int warp = threadIdx.x / 32;
-//@   if masked or not mma then
+//@   if masked or sinks or not mma then
     const int lane = threadIdx.x % 32;
 //@   end
 //@   if starts then
@@ -202,7 +208,10 @@ ${fn}(${parameters})
 //@   end
     RT_UNROLL
     for (int i = 0; i < ROWS / 8; i++) {
-        top[i / 2][i % 2] = -1e30f;
+        top[i / 2][i % 2] = ${first_top};
+//@   if sinks then
+        sum[i / 2][i % 2] = lane % 4 == 0 ? 1 : 0;
+//@   end
 //@   if masked then
         oldest[i / 2][i % 2] = ${fn}_oldest(${starts_of}own + 8 * i + lane / 4);
 //@   end
@@ -257,6 +266,14 @@ RT_DEVICE void ${fn}_load(${acc} *to, int rows, int apart, const ${elem} *from, 
     }
 }
 
+//@   local function begin_rows()
+    for (int i = 0; i < ROWS; i++)
+        top[i] = ${first_top};
+//@     if sinks then
+    for (int i = 0; i < ROWS; i++)
+        sum[i] = lane == 0 ? 1 : 0;
+//@     end
+//@   end
 /* The warp's scores of the lane's key: replaces them by p = exp(score - the row's largest
  * so far), and rescales earlier sums if that grows. query0: the warp's first. */
 //@   local starts_in = starts and "const int32_t *starts, " or ""
@@ -294,8 +311,7 @@ ${fn}(${parameters})
 //@ place()
     ${acc} *own = left + warp * ROWS * 32;
     ${acc} out[ROWS][PARTS] = {}, top[ROWS], sum[ROWS] = {};
-    for (int i = 0; i < ROWS; i++)
-        top[i] = ${acc == "float" and "-1e30f" or "-1e300"};
+//@ begin_rows()
     for (int key0 = ${first}; key0 < end; key0 += KEYS) {
         const int64_t at = (int64_t)key0 * ROW;
         ${acc} s[ROWS] = {};
@@ -366,7 +382,13 @@ ${call("        " .. fn .. "_softmax(", of, ");")}
 //@ host
 ${kernel(fn, 128, shared)}
 
-//@ if starts then
+//@ if sinks then
+${call("static void " .. fn .. "(", { "Rt *rt", parameters }, ")")}
+{
+    rt_launch(rt, &${fn}_kernel, ${blocks * heads * sequences}, 1,
+              (void *[]){ &qkv, ${starts and "&starts, " or ""}&sinks, &o, &lse });
+}
+//@ elseif starts then
 static void ${fn}(Rt *rt, const ${elem} *qkv, const int32_t *starts, ${elem} *o,
                   ${acc} *lse)
 {

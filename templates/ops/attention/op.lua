@@ -4,6 +4,8 @@
 -- Causal; query i sees keys i-window+1..i of its sequence (all up to i when window is
 -- 0), and none before its document, whose first index starts gives; with a chunk only keys of
 -- its own. Chunks are counted from the first token of a document, so packing changes nothing.
+-- sinks: a logit of each head, as of one more key that all queries see and whose value is zero; lse
+-- has its term.
 -- Flops count whole sequences. Head h reads kv head h // (heads / kv_heads).
 local function tanh(x) -- of a small number as exact as of a large one
     local e = math.exp(-2 * math.abs(x))
@@ -24,7 +26,10 @@ end
 return op {
     arithmetic = 1,
     doc = "o = softmax(q k^T * scale) v, causal; lse = log(sum(exp(q k^T * scale)))",
-    inputs = { { "qkv", "t c" }, { "starts", "t", class = "i32", optional = true } },
+    inputs = {
+        { "qkv", "t c" }, { "starts", "t", class = "i32", optional = true },
+        { "sinks", "h", optional = true },
+    },
     attrs = {
         heads = "int", kv_heads = "int", head_dim = "int", seq = "int",
         window = { "int", 0 }, scale = "number",
@@ -38,7 +43,7 @@ return op {
     axes = { t = "parallel", c = "reduction" },
     cuts = {
         t = { o = 1, lse = 1, ordered = true }, -- whole sequences
-        heads = { qkv = { 2, "heads", "kv_heads", "kv_heads" }, o = 2, lse = 2,
+        heads = { qkv = { 2, "heads", "kv_heads", "kv_heads" }, sinks = 1, o = 2, lse = 2,
                   attrs = { "heads", "kv_heads" } },
     },
     check = function(n)
@@ -48,6 +53,9 @@ return op {
         if n.c ~= (n.heads + 2 * n.kv_heads) * n.head_dim then
             return ("rows of %d are not (heads + 2 kv_heads) * head_dim = %d"):format(
                 n.c, (n.heads + 2 * n.kv_heads) * n.head_dim)
+        end
+        if n.sinks and n.h ~= n.heads then
+            return ("%d sinks are not one for each of %d heads"):format(n.h, n.heads)
         end
         if n.seq < 1 or n.t % n.seq ~= 0 then
             return ("%d rows are not whole sequences of %d"):format(n.t, n.seq)
@@ -59,6 +67,7 @@ return op {
     check_cudnn = function(n)
         if n.starts then return "it does not support documents" end
         if n.softcap > 0 then return "it does not support softcap" end
+        if n.sinks then return "it does not support sinks" end
         if n.key_chunk > 0 and n.key_chunk < n.seq then return "it does not support chunks" end
         if n.head_dim % 8 ~= 0 or n.head_dim > 128 then
             return ("heads are %d wide, not a multiple of 8 up to 128"):format(n.head_dim)
@@ -74,7 +83,10 @@ return op {
             qkv = g.attention_bwd {
                 n.qkv, n.o, n.lse, d.o, n.starts, heads = n.heads, kv_heads = n.kv_heads,
                 head_dim = n.head_dim, seq = n.seq, window = n.window, scale = n.scale,
-                softcap = n.softcap, key_chunk = n.key_chunk,
+                softcap = n.softcap, key_chunk = n.key_chunk, sinks = n.sinks ~= nil,
+            },
+            sinks = n.sinks and g.colsum {
+                g.attention_sinks_bwd { n.o, n.lse, d.o, n.sinks, heads = n.heads },
             },
         }
     end,
@@ -86,7 +98,8 @@ return op {
             if n.window > 0 then first = math.max(first, i - n.window + 1) end
             for h = 0, n.heads - 1 do
                 local q, kv = i * n.c + h * hd, (n.heads + h // group) * hd
-                local score, top, sum = {}, -math.huge, 0.0
+                local sink = n.sinks and n.sinks[h + 1] or -math.huge
+                local score, top = {}, sink
                 for k = first, i do
                     local dot = 0.0
                     for j = 1, hd do
@@ -96,6 +109,7 @@ return op {
                     if n.softcap > 0 then score[k] = n.softcap * tanh(score[k] / n.softcap) end
                     top = math.max(top, score[k])
                 end
+                local sum = math.exp(sink - top)
                 for k = first, i do sum = sum + math.exp(score[k] - top) end
                 local lse = top + math.log(sum)
                 n.lse[i * n.heads + h + 1] = n.round("lse", lse)
@@ -118,7 +132,7 @@ return op {
         if way > 4 and s % 5 == 1 then kv, hd, s = 1, 8 * (1 + hd % 3), 128 end -- of whole tiles
         local h = kv * r(1, 3)
         return {
-            t = s * r(1, 2), c = (h + 2 * kv) * hd,
+            t = s * r(1, 2), c = (h + 2 * kv) * hd, h = h,
             heads = h, kv_heads = kv, head_dim = hd,
             seq = s, window = r(0, 1) * r(1, 45), scale = (r(1, 6) == 1 and -1 or 1) / math.sqrt(hd),
             inputs = function(n, r, make)
@@ -126,5 +140,8 @@ return op {
             end,
         }
     end,
-    variants = { { softcap = 0.75 }, { key_chunk = 7 }, { key_chunk = 33 } },
+    variants = {
+        { softcap = 0.75 }, { key_chunk = 7 }, { key_chunk = 33 }, { sinks = true },
+        { sinks = true, softcap = 0.75, key_chunk = 33 },
+    },
 }

@@ -2,7 +2,7 @@
 -- attention_bwd: in what attention read and wrote, and the gradient of its output; out
 -- the gradient of the rows [heads q | kv_heads k | kv_heads v]. Probabilities are
 -- computed again from lse. With p = exp(s - lse), dp = do v^T and delta = sum(do * o):
--- ds = p * (dp - delta) * scale.
+-- ds = p * (dp - delta) * scale. This holds with sinks, too: their term is in lse.
 local function tanh(x) -- of a small number as exact as of a large one
     local e = math.exp(-2 * math.abs(x))
     if e > 0.9 then return x * (1 - x * x / 3 + 2 * x ^ 4 / 15 - 17 * x ^ 6 / 315 + 62 * x ^ 8 / 2835) end
@@ -31,6 +31,7 @@ return op {
         window = { "int", 0 }, scale = "number",
         key_chunk = { "int", 0, quiet = true }, -- a query sees keys of its own chunk of so many; 0: of all
         softcap = { "number", 0, quiet = true }, -- scores s become softcap tanh(s / softcap)
+        sinks = { "bool", false, quiet = true }, -- the forward had sinks: the same kernels run both
     },
     outputs = { { "dqkv", "t c", dtype = "qkv" } },
     axes = { t = "reduction", c = "reduction" },
@@ -60,6 +61,7 @@ return op {
     check_cudnn = function(n)
         if n.starts then return "it does not support documents" end
         if n.softcap > 0 then return "it does not support softcap" end
+        if n.sinks then return "it does not support sinks" end
         if n.key_chunk > 0 and n.key_chunk < n.seq then return "it does not support chunks" end
         if n.head_dim % 8 ~= 0 or n.head_dim > 128 then
             return ("heads are %d wide, not a multiple of 8 up to 128"):format(n.head_dim)

@@ -14,6 +14,9 @@ return op {
     },
     axes = { t = "parallel", na = "parallel", nb = "parallel" },
     cuts = { t = { y = 1 } },
+    check = function(n)
+        if n.d and not n.c then return "d is given without c; put them side by side" end
+    end,
     cost = "copy",
     flops = function(n) return 0 end,
     backward = function(g, n, d)
