@@ -506,12 +506,13 @@ structure() { # columns, heads and rows that move, with documents
         row structure $model $((FULL)) "${sets[@]}" --set mesh.shard=2 --set recompute=cheap
 }
 bf16() {
-    local sets=(--set 'dtypes.param="bf16"')
+    local sets=(--set 'dtypes.param="bf16"' --set model.attention_sinks=true)
     reference llama_bf16 tiny_llama 2e-2 "${sets[@]}" && [ "$FULL" = 1 ] &&
         row llama_bf16 tiny_llama 1 "${sets[@]}" --set mesh.shard=4
 }
 f16() { # leaves of several micro-batches: gradients are stored, then added to
-    reference llama_f16 tiny_llama 2e-2 --set 'dtypes.param="f16"' --set leaves=2
+    reference llama_f16 tiny_llama 2e-2 --set 'dtypes.param="f16"' --set leaves=2 --set model.attention_sinks=true \
+        --set documents.end_id=10
 }
 # Products in fp8 with their scales in device memory; losses near those of the CPU's trainer, whose
 # operands have the same bits but for what sums before them rounded otherwise.
