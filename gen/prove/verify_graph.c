@@ -217,7 +217,7 @@ static bool in_place(const Lives *l, const Value *a, const Value *b)
     const char *alias = n->op->out[b->def_out].alias;
 
     for (int i = 0; alias && i < n->n_in; i++)
-        if (n->in[i] == a && !strcmp(n->op->in[i].name, alias))
+        if (n->in[i] == a && !strcmp(node_operand(n, i)->name, alias))
             return last_use(l, a) == n->id && a->offset_bytes == b->offset_bytes;
     return false;
 }

@@ -74,7 +74,7 @@ static bool fits(const SplitCheck *x, const Node *n, const Node *whole, const Cu
 
     if (by >= 0) {
         const char *name =
-            by < n->n_in ? n->op->in[by].name : n->op->out[by - n->n_in].name;
+            by < n->n_in ? node_operand(n, by)->name : n->op->out[by - n->n_in].name;
         const Value *v = operand(n, by);
         const CutOperand *o = cuts_operand(cut, name);
 
