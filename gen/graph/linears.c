@@ -102,7 +102,7 @@ static void push_args(Linears *x, const Node *n)
     infer_push_n(x->g, n);
     for (int i = 0; i < n->n_in; i++) {
         builder_push_value(x->b, n->in[i], x->c);
-        lua_setfield(L, -2, n->op->in[i].name);
+        lua_setfield(L, -2, node_operand(n, i)->name);
     }
 }
 
