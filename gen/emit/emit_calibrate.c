@@ -22,15 +22,22 @@ static int64_t aligned(int64_t bytes)
 
 typedef struct TimedProduct {
     Product of;
-    Dtype from;
+    Dtype from, to;
 } TimedProduct;
 typedef struct TimedProducts {
     TimedProduct *items;
     int count, cap;
 } TimedProducts;
 
-static void add_product(Gen *g, TimedProducts *list, const Product *p, Dtype from)
+/* A product of form tn makes the gradient of a weight, which is of the reduce dtype; one
+ * of fp8 says itself what it makes. */
+static void add_product(Gen *g, TimedProducts *list, const Product *p, const Node *n)
 {
+    const Dtype from = node_product_dtype(g, n);
+    const Dtype to = node_is_fp8(n)       ? n->out[0]->dtype
+                     : p->form == FORM_TN ? g->model.reduce_dtype
+                                          : from;
+
     for (int i = 0; i < list->count; i++) {
         const TimedProduct *t = &list->items[i];
 
@@ -38,14 +45,13 @@ static void add_product(Gen *g, TimedProducts *list, const Product *p, Dtype fro
             t->of.k == p->k && t->from == from)
             return;
     }
-    *gen_push(g, list) = (TimedProduct){*p, from};
+    *gen_push(g, list) = (TimedProduct){*p, from, to};
 }
 
-/* A product of form tn makes the gradient of a weight, which is of the reduce dtype. */
 static void push_product(Emit *e, const TimedProduct *t)
 {
     const Product *p = &t->of;
-    const Dtype to = p->form == FORM_TN ? e->g->model.reduce_dtype : t->from;
+    const Dtype to = t->to;
     const int64_t a = p->m * p->k * dtype_bytes(t->from),
                   b = p->n * p->k * dtype_bytes(t->from),
                   c = p->m * p->n * dtype_bytes(to);
@@ -145,8 +151,7 @@ void emit_timed(Emit *e, const KernelList *kernels)
         if (n->phase == PHASE_SETUP || n->phase == PHASE_EVALUATE)
             continue;
         for (int k = 0; k < n->cost.n_products && !fp8; k++)
-            add_product(e->g, &products, &n->cost.products[k],
-                        node_product_dtype(e->g, n));
+            add_product(e->g, &products, &n->cost.products[k], n);
         if (n->cost.cls == COST_PRODUCT || n->cost.cls == COST_COPY)
             continue;
         push_kernel(e, n);

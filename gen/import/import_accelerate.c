@@ -82,7 +82,8 @@ static const Key keys[] = {
      "replicate = N }, strategy = \"no_shard\"",
      "must be `FSDP`"},
     {"", "mixed_precision", WORD, "no|fp16|bf16|fp8|", NULL, NULL,
-     "`dtypes.param`: `\"f32\"`, `\"f16\"`, `\"bf16\"`; fp8 is not available. "
+     "`dtypes.param`: `\"f32\"`, `\"f16\"`, `\"bf16\"`; in place of fp8, bf16 with "
+     "`dtypes.linear = \"fp8\"`. "
      "Accelerate reduces gradients in the same dtype; here `dtypes.reduce` is `\"f32\"` "
      "unless you say otherwise"},
     {"", "num_processes", COUNT, NULL, NULL, NULL, "the ranks of `mesh`"},
@@ -91,8 +92,9 @@ static const Key keys[] = {
     {"", "parallelism_config", SECTION, NULL, NULL, NULL, "the section above"},
     {"", "deepspeed_config", SECTION, NULL, "{}", "remove it", "not read"},
     {"", "megatron_lm_config", SECTION, NULL, "{}", "remove it", "not read"},
-    {"", "fp8_config", SECTION, NULL, "{}", "remove it: fp8 is planned for later",
-     "fp8, later"},
+    {"", "fp8_config", SECTION, NULL, "{}",
+     "remove it: dtypes.linear = \"fp8\" has one recipe, current scaling of tensors",
+     "`dtypes.linear = \"fp8\"` has one recipe: current scaling of tensors"},
     {"", "dynamo_config", SECTION, NULL, NULL, NULL, NULL},
     {"", "mpirun_config", SECTION, NULL, NULL, NULL, NULL},
     {"", "use_cpu", BOOL, NULL, NULL, NULL, NULL},
@@ -437,8 +439,9 @@ static void print_precision(Import *im, Text *t)
     if (!p)
         return;
     if (!strcmp(p, "fp8")) {
-        complain(im, im->pos[key_at("mixed_precision")], "use bf16",
-                 "mixed_precision: fp8 is not available");
+        complain(im, im->pos[key_at("mixed_precision")],
+                 "use bf16, and add linear = \"fp8\" to dtypes of the description",
+                 "mixed_precision: fp8 is not read");
         return;
     }
     field(t,

@@ -16,7 +16,7 @@ local gpt2 = require "arch.gpt2"
 return trainer {
     name = "fp8_curves",
     model = gpt2 { layers = 4, dim = 128, heads = 4, vocab = 256, max_positions = 128 },
-    seq = 128, micro_batch = 8, global_batch = 16,
+    seq = 128, micro_batch = 4, global_batch = 8,
     optimizer = adamw { lr = 1e-3, betas = { 0.9, 0.95 }, weight_decay = 0.1, clip = 1.0 },
     lr = cosine { warmup = 30, steps = $steps, min_ratio = 0.1 },
 }
