@@ -137,7 +137,9 @@ end
 local Check = {}
 Check.__index = Check
 
+-- item: the word after the key that the message points at, if it is one.
 function Check:bad(key, item, message, help)
+  item = type(item) == "string" and item or nil
   self.problems[#self.problems + 1] = { key = key, item = item, message = message, help = help }
 end
 
@@ -156,6 +158,13 @@ function Check:claim(key, name, what)
     self.known[name] = what
     return true
   end
+end
+
+-- Does an item of a field's table have a key? example: how one is written, by the key.
+function Check:has_key(field, key, value, example)
+  if math.type(key) ~= "integer" then return true end
+  self:bad(field, value, fmt("item %d of %s has no key", key, field),
+           fmt("say %s = { " .. example .. " }", field, type(value) == "string" and value or "t"))
 end
 
 -- Checks keys and the types of their values.
@@ -246,9 +255,11 @@ end
 
 function Check:attributes()
   for _, key in ipairs(sorted_keys(self.rule.attrs or {})) do
-    local spec = self.rule.attrs[key]
-    if type(spec) == "string" then spec = { spec } end
-    if type(spec) ~= "table" or not attr_types[spec[1]] then
+    local says = self.rule.attrs[key]
+    local spec = type(says) == "string" and { says } or says
+    if not self:has_key("attrs", key, not attr_types[says] and says, '%s = "int"') then
+      -- its message is enough
+    elseif type(spec) ~= "table" or not attr_types[spec[1]] then
       self:bad("attrs", key, fmt("attribute %s has no type", tostring(key)),
                'say "int", "number", "string", "bool", or { "int", default }')
     elseif self:claim("attrs", key, "an attribute") then
@@ -420,7 +431,9 @@ function Check:axes()
   local axes = self.out.axes
   for _, k in ipairs(sorted_keys(self.rule.axes or {})) do
     local v = self.rule.axes[k]
-    if v ~= "parallel" and v ~= "reduction" then
+    if not self:has_key("axes", k, v, '%s = "parallel"') then
+      -- its message is enough
+    elseif v ~= "parallel" and v ~= "reduction" then
       self:bad("axes", k, fmt("axis %s is neither parallel nor reduction", tostring(k)))
     elseif not self.symbols[k] then
       self:bad("axes", k, fmt("axis %s is not a dim of the inputs", tostring(k)))

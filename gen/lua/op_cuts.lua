@@ -127,7 +127,9 @@ return function(check)
   local out, rule = check.out, check.rule
   for _, axis in ipairs(sorted_keys(rule.cuts or {})) do
     local says = rule.cuts[axis]
-    if type(axis) ~= "string" or not check.symbols[axis] then
+    if not check:has_key("cuts", axis, says, "%s = {}") then
+      -- its message is enough
+    elseif type(axis) ~= "string" or not check.symbols[axis] then
       check:bad("cuts", axis, fmt("cut %s is neither a dim of the inputs nor an int attribute",
                                   tostring(axis)))
     elseif type(says) ~= "table" then

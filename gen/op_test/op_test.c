@@ -394,6 +394,13 @@ static void open_generator(Gen *g, const char *ops_dir)
     lua_gc(g->L, LUA_GCRESTART); /* references make much garbage */
     ops_load(g);
     diag_stop_on_errors(g);
+    /* no trainer is here to give a field: the case says it, and then a backward must */
+    for (int i = 0; i < g->ops.count; i++)
+        for (int k = 0; k < g->ops.items[i].info->n_attrs; k++) {
+            AttrSpec *spec = &g->ops.items[i].info->attrs[k];
+
+            spec->has_default = spec->has_default && !spec->from;
+        }
 }
 
 static void push_host(lua_State *L, const OpTestOptions *o)

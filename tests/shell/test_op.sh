@@ -71,6 +71,9 @@ faulty "a mistake in a rule" squared_relu/op.lua 's/x \* x)/x * x + nope.z)/' \
 at='^ops/squared_relu/op\.lua:10:24: error: op squared_relu: ' # as `fsdpgen check` has it
 faulty "an attribute that backward forgets" squared_relu_bwd/op.lua 's/axes =/attrs = { eps = "number" }, axes =/' \
     "${at}squared_relu_bwd: attribute eps is missing; give it eps = VALUE, which is not nil\$"
+faulty "an attribute of the trainer that backward forgets" squared_relu_bwd/op.lua \
+    's/axes =/attrs = { seq = { "int", from = "seq" } }, axes =/; s/return { t = r/return { seq = 1, t = r/' \
+    "${at}squared_relu_bwd: attribute seq is missing; give it seq = VALUE, which is not nil\$"
 faulty "an attribute that is not there" squared_relu/op.lua 's/d\.y }/d.y, eps = 3 }/' \
     "${at}squared_relu_bwd: unknown attribute eps; it has none\$"
 faulty "a misspelt op" squared_relu/op.lua 's/relu_bwd {/relu_bwdd {/' \
