@@ -81,6 +81,16 @@ static int64_t most_parts(int64_t n)
     return n & -n;
 }
 
+/* "use 8, 4 or 2" */
+static const char *use_parts(Gen *g, int64_t most)
+{
+    const char *all = gen_printf(g, "use %lld", (long long)most);
+
+    for (int64_t n = most / 2; n > 1; n /= 2)
+        all = gen_printf(g, "%s%s %lld", all, n > 2 ? "," : " or", (long long)n);
+    return all;
+}
+
 /* Whole numbers of tokens, heads and features in each part; else a message. */
 static bool parts_divide(Gen *g)
 {
@@ -108,9 +118,7 @@ static bool parts_divide(Gen *g)
     }
     if (most >= parts)
         return true;
-    diag_add(g, DIAG_ERROR, model_pos(g, "parts.tensor"),
-             most > 1 ? gen_printf(g, "use %lld, or a divisor of it", (long long)most)
-                      : "use 1",
+    diag_add(g, DIAG_ERROR, model_pos(g, "parts.tensor"), use_parts(g, most),
              "parts.tensor: %lld parts do not divide %s%s%lld %s", (long long)parts,
              least ? least->name : "micro_batch * seq",
              least && least->mark.sections.n > 1 ? ", of which a section has "
