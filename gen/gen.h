@@ -32,7 +32,7 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     const char *share;       /* a source tree whose files take precedence over embedded ones */
     const char *link_runtime;
     const char *rates;       /* --rates: a file of measured rates */
-    const char *machines;    /* --machines: a Lua file of datasheets */
+    OptionList machines;     /* --machines: Lua files of datasheets */
     OptionList sets, paths;
     const char *target, *fabric;
     int64_t nodes;           /* 0: not given */

@@ -109,6 +109,20 @@ static bool colored(const char *when)
     return isatty(STDERR_FILENO) && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
 }
 
+/* A plan is printed in one way, except that --json has the --kernels, too. */
+static OptionsFound check_forms(OptionReader *r, const Options *opt)
+{
+    const char *first = opt->dump ? "dump" : opt->all ? "all" : NULL;
+    const char *second = opt->dump && opt->all ? "all"
+                         : opt->json           ? "json"
+                         : opt->kernels        ? "kernels"
+                                               : NULL;
+
+    return first && second
+               ? options_wrong(r, "--%s and --%s: one at a time", first, second)
+               : OPTIONS_GO;
+}
+
 /* Which options a command requires or excludes together. */
 static OptionsFound check_options(OptionReader *r, Options *opt)
 {
@@ -137,7 +151,7 @@ static OptionsFound check_options(OptionReader *r, Options *opt)
                              "one at a time");
     if (!strcmp(opt->command, "generate") && !opt->output && !opt->dump)
         return options_wrong(r, "no folder is given to write: -o DIR");
-    return OPTIONS_GO;
+    return check_forms(r, opt);
 }
 
 /* Options that are fields: as if --set named them last. */

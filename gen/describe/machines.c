@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* machines.c: datasheets of GPUs, nodes and fabrics. In: gen/lua/machines.lua, which has
- * those of fsdpgen; the Lua file of --machines, whose rows are added to them. Out: their
+ * those of fsdpgen; the Lua files of --machines, whose rows are added to them. Out: their
  * names and the GPUs' rows for describe.lua; the function that joins the datasheets of a
  * node and a fabric (network.c). */
 #include "describe/check.h"
@@ -60,10 +60,10 @@ static void add_rows(Gen *g, int module, const LexFile *f)
         sandbox_fault(L, "gen/lua/machines.lua");
 }
 
-/* Runs the file of --machines. module: as above. */
-static void add_file(Gen *g, int module)
+/* Runs a file of --machines. module: as above. */
+static void add_file(Gen *g, int module, const char *path)
 {
-    const char *path = g->opt.machines, *text;
+    const char *text;
     size_t bytes;
     LexFile *f;
     int env, e = read_whole_file(path, &text, &bytes);
@@ -97,8 +97,8 @@ bool machines_load(Gen *g)
     g->loader->machine_ref = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_getfield(L, module, "fields");
     g->loader->machines = fields_read(g, L, -1, "none");
-    if (g->opt.machines) {
-        add_file(g, module);
+    for (int i = 0; i < g->opt.machines.count; i++) {
+        add_file(g, module, g->opt.machines.items[i]);
         if (diag_errors(g)) /* it may have left no time or memory to go on */
             return false;
     }

@@ -113,7 +113,7 @@ static const Option options[] = {
      AT(paths), DESCRIPTION, NULL, 0},
     {0, "ops", "DIR", "add op folders, or replace built-in ones", STORE_TEXT, VALUE_DIR,
      AT(ops_dir), DESCRIPTION | DOCS, NULL, 0},
-    {0, "machines", "FILE", "GPUs, nodes and fabrics of your own: a Lua file", STORE_TEXT,
+    {0, "machines", "FILE", "GPUs, nodes and fabrics of your own: a Lua file; repeatable", STORE_LIST,
      VALUE_FILE, AT(machines), DESCRIPTION, NULL, 0},
     {0, "kernels", NULL, "only the kernels of a step, with the predicted time of each",
      STORE_SWITCH, VALUE_NONE, AT(kernels), PLAN, NULL, 0},

@@ -189,13 +189,21 @@ cluster size --gpu gh200 >"$WORK/out" 2>"$WORK/err"
 check "--machines: size has its price, 2 dollars a GPU" awk '
     { for (i = 1; i <= NF; i++) if ($i == "USD") { usd = $(i - 1); hours = $(i - 4) } }
     END { exit !(hours > 0 && usd > 1.99 * hours && usd < 2.01 * hours) }' "$WORK/out"
+sed '/^    fabrics = /d' "$WORK/cluster.lua" >"$WORK/rest.lua"
+{ echo 'return {'; sed -n '/^    fabrics = /p' "$WORK/cluster.lua"; echo '}'; } >"$WORK/fabrics.lua"
+"$FSDPGEN" plan "$ROOT/models/llama8b.lua" --machines "$WORK/fabrics.lua" --machines "$WORK/rest.lua" --target cuda \
+    --set target.gpu=gh200 >"$WORK/two" 2>"$WORK/err"
+cluster plan --target cuda --set target.gpu=gh200 >"$WORK/one" 2>&1
+check "--machines: two files are as one" test -s "$WORK/two" -a "$(cat "$WORK/one")" = "$(cat "$WORK/two" "$WORK/err")"
+cluster plan --machines "$WORK/fabrics.lua" >"$WORK/out" 2>"$WORK/err"
+check "--machines: a name of an earlier file is taken" grep -q 'there is a "campus" already' "$WORK/err"
 cluster generate --target cuda --set target.gpu=gh200 --link-runtime "$ROOT/runtime" -o "$WORK/own" >"$WORK/out" 2>&1
 "$FSDPGEN" "$ROOT/models/llama8b.lua" --target cuda --link-runtime "$ROOT/runtime" -o "$WORK/theirs" >"$WORK/out" 2>&1
 check "--machines: the same mathematics" same_mathematics "$WORK/own" "$WORK/theirs"
 while IFS= read -r text; do
     printf '%b' "$text" >"$WORK/bad.lua"
     printf '== %s\n' "$text"
-    (cd "$WORK" && "$FSDPGEN" check "$ROOT/models/demo.lua" --machines bad.lua 2>&1)
+    (cd "$WORK" && "$FSDPGEN" check "$ROOT/models/demo.lua" --machines bad.lua 2>&1 >/dev/null)
     echo "exit $?"
 done <"$here/machines_wrong.txt" >"$WORK/said"
 (cd "$WORK" && "$FSDPGEN" check "$ROOT/models/demo.lua" --machines none.lua; echo "exit $?") >>"$WORK/said" 2>&1
