@@ -126,6 +126,7 @@ void dump_pass(Gen *g, const char *pass, Text *t);
 void plan_print(Gen *g, Text *t);
 void plan_print_json(Gen *g, Text *t);
 void plan_print_screen(Gen *g, Text *t); /* plan_screen.c: a summary; also of what does not fit */
+void plan_print_checked(Gen *g); /* plan_screen.c: `fsdpgen check` found nothing; which model it is */
 /* plan_files.c: makes the files of --html and --trace in the child; writes them in the parent, and
  * returns an exit code. */
 void plan_make_files(Gen *g);

@@ -294,5 +294,7 @@ int drive(Gen *g)
     }
     if (plan)
         show_plan(g);
+    if (!strcmp(g->opt.command, "check"))
+        plan_print_checked(g);
     return EXIT_DONE;
 }

@@ -219,12 +219,11 @@ json_t *plan_run_json(Gen *g)
 
 /* ---- the screen ------------------------------------------------------------------ */
 
-void plan_print_screen(Gen *g, Text *t)
+static void print_model(Gen *g, Text *t)
 {
     const Model *m = &g->model;
-    const PlanWarnings w = plan_warnings(g);
 
-    text_printf(t, "%s: %s, %s parameters on %" PRId64 " %s%s", m->name, m->arch,
+    text_printf(t, "%s, %s parameters on %" PRId64 " %s%s", m->arch,
                 show_many(g, (double)plan_params(g)), m->mesh.world_size,
                 m->gpu ? m->gpu : "rank", m->gpu || m->mesh.world_size == 1 ? "" : "s");
     if (m->mesh.world_size > 1)
@@ -232,6 +231,22 @@ void plan_print_screen(Gen *g, Text *t)
     if (m->net.nodes > 1)
         text_printf(t, ", %" PRId64 " nodes (%s, fabric %s)", m->net.nodes, m->net.node,
                     m->net.fabric);
+}
+
+void plan_print_checked(Gen *g)
+{
+    Text t = {.g = g};
+
+    print_model(g, &t);
+    print_line(stdout, "", "%s: ok, %s", g->opt.input, t.s);
+}
+
+void plan_print_screen(Gen *g, Text *t)
+{
+    const PlanWarnings w = plan_warnings(g);
+
+    text_printf(t, "%s: ", g->model.name);
+    print_model(g, t);
     text_printf(t, "\n\n");
     print_memory(g, t);
     print_time(g, t);

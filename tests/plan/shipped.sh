@@ -48,7 +48,7 @@ warns() { # warns NAME TEXT ARGS...
     "$FSDPGEN" check "$ROOT/models/demo.lua" --set mesh.shard=2 "$@" 2>"$WORK/err"
     check "$name is told" grep -q -- "$text" "$WORK/err"
 }
-quiet() { ! "$FSDPGEN" check "$ROOT/models/demo.lua" --set mesh.shard=2 "$@" 2>&1 | grep -q .; }
+quiet() { ! "$FSDPGEN" check "$ROOT/models/demo.lua" --set mesh.shard=2 "$@" 2>&1 >/dev/null | grep -q .; }
 wide=(--set mesh.shard=8 --set model.dim=192 --set model.ffn=256)
 check "demo in blocks has nothing to tell" quiet "${wide[@]}"
 warns "padding over 5 %" 'padding is 8.2 % of the parameters' "${wide[@]}" --set 'wrap=by_size(1)'

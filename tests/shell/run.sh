@@ -257,6 +257,7 @@ init() {
             check "init --arch $arch --target $target" "$FSDPGEN" init "$file" --arch $arch --target $target
             "$FSDPGEN" check "$file" >"$WORK/out" 2>"$WORK/err"
             check "it generates without a warning" test $? = 0 -a ! -s "$WORK/err"
+            check "check names what it checked" grep -qE "^$arch-$target/My-Model\.2\.lua: ok, $arch, [0-9.]+ M parameters on " "$WORK/out"
             check "it is for $target" grep -q "^    target = $target {" "$file"
             check "its name is legal" grep -q '^    name = "my_model_2",$' "$file"
             check "its commands are its own" grep -qx -- '--     fsdpgen My-Model.2.lua -o build/my_model_2' "$file"
