@@ -95,7 +95,8 @@ void test_masks(uint64_t seed, int models)
     memset(test_tally, 0, sizeof test_tally);
     for (int k = 0; k < models; k++)
         test_forked(test_model, seed + (uint64_t)k);
-    test_that(test_tally[SHOWN] > 0, "no group without a bit shows");
+    /* few models may have no such group */
+    test_that(models < 8 || test_tally[SHOWN] > 0, "no group without a bit shows");
     printf("figure: masks of any bits: %d plans cut over one, %d over one for each "
            "segment; %d groups without a bit, all named unless said, %d shown by other "
            "bits\n",
