@@ -45,7 +45,7 @@ check "llama405b by size: the units of a block" \
 warns() { # warns NAME TEXT ARGS...
     local name=$1 text=$2
     shift 2
-    "$FSDPGEN" check "$ROOT/models/demo.lua" --set mesh.shard=2 "$@" 2>"$WORK/err"
+    "$FSDPGEN" check "$ROOT/models/demo.lua" --set mesh.shard=2 "$@" >/dev/null 2>"$WORK/err"
     check "$name is told" grep -q -- "$text" "$WORK/err"
 }
 quiet() { ! "$FSDPGEN" check "$ROOT/models/demo.lua" --set mesh.shard=2 "$@" 2>&1 >/dev/null | grep -q .; }
