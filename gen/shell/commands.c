@@ -113,8 +113,8 @@ static const Option options[] = {
      AT(paths), DESCRIPTION, NULL, 0},
     {0, "ops", "DIR", "add op folders, or replace built-in ones", STORE_TEXT, VALUE_DIR,
      AT(ops_dir), DESCRIPTION | DOCS, NULL, 0},
-    {0, "machines", "FILE", "GPUs, nodes and fabrics of your own: a Lua file; repeatable", STORE_LIST,
-     VALUE_FILE, AT(machines), DESCRIPTION, NULL, 0},
+    {0, "machines", "FILE", "GPUs, nodes and fabrics of your own: a Lua file; repeatable",
+     STORE_LIST, VALUE_FILE, AT(machines), DESCRIPTION, NULL, 0},
     {0, "kernels", NULL, "only the kernels of a step, with the predicted time of each",
      STORE_SWITCH, VALUE_NONE, AT(kernels), PLAN, NULL, 0},
     {0, "image", "FILE", "with --kernels: registers, shared memory of compiled kernels",
@@ -214,8 +214,8 @@ const Command shell_commands[] = {
          "wrap, prefetch, recompute and accumulate), drops those that do not fit,\n"
          "and ranks the others by prediction. Then builds and runs the best ones and\n"
          "the description itself in turns, and compares the hashes of their weights.",
-     .exits = "0 done, 1 an error, or stopped, 2 usage, 3 nothing fits, 70 a bug, or "
-              "weights that differ.",
+     .exits = "0 done, 1 an error, 2 usage, 3 nothing fits, 70 a bug, or weights that "
+              "differ, 128+n stopped by signal n (130: Ctrl-C).",
      .words = VALUE_LUA,
      .least = 1,
      .most = -1,

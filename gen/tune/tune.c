@@ -322,7 +322,7 @@ static int rank_and_run(Tune *t)
         code = write_override(t);
     if (t->g->opt.html && code == EXIT_DONE)
         code = tune_page(t);
-    return t->stopped ? EXIT_DIAG : code;
+    return t->stopped && code == EXIT_DONE ? 128 + t->stopped : code;
 }
 
 int tune_command(Gen *g)

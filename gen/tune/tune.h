@@ -76,7 +76,7 @@ typedef struct Tune {
     bool own_work;           /* ours, and removed at the end */
     const char *data;        /* of the runs */
     const char *wisdom;      /* file, or NULL */
-    bool stopped;            /* by a signal */
+    int stopped;             /* by this signal, or 0 */
     TuneLive live;
 } Tune;
 
@@ -113,7 +113,7 @@ void tune_live_clear(Tune *t);
  * time, or when we end. Returns its exit code, 128 + n after signal n; -1: it was stopped. */
 int tune_run(Tune *t, const char *const argv[], const char *folder, const char *log, int64_t seconds);
 void tune_signals(void);     /* from now on SIGINT and SIGTERM stop the measurement */
-bool tune_signalled(void);   /* did one arrive? */
+int tune_signalled(void);    /* the one that arrived, or 0 */
 void tune_remove(const char *folder); /* and everything in it */
 
 /* tune_choose.c. The candidate to take: the fastest of those measured as clearly faster than the

@@ -104,6 +104,20 @@ static int named_axis(Tune *t, const char *word)
 
 /* ---- the axes of a model --------------------------------------------------------- */
 
+/* The strategies that cut something over ranks that are not all: without a cut a mesh
+ * with copies does what the one without does. */
+static void copies_values(Tune *t, TuneAxis *a, long long copies, long long shards)
+{
+    for (int i = 0; i < N_STRATEGIES; i++) {
+        const StrategyRule *rule = strategy_rule((Strategy)i);
+
+        if (!rule->one_copy && rule->cut[HELD_OPTIMIZER])
+            add_value(t, a,
+                      gen_printf(t->g, "mesh.replicate=%lld mesh.shard=%lld strategy=%s",
+                                 copies, shards, rule->name));
+    }
+}
+
 static void mesh_axis(Tune *t)
 {
     const long long world = t->base.world_size, node = t->base.node_ranks;
@@ -116,11 +130,7 @@ static void mesh_axis(Tune *t)
                                  world, strategy_name((Strategy)i)));
     for (long long copies = 2; copies < world; copies *= 2)
         if (copies <= 8 || copies * node == world)
-            add_value(t, a,
-                      gen_printf(t->g,
-                                 "mesh.replicate=%lld mesh.shard=%lld "
-                                 "strategy=%s",
-                                 copies, world / copies, strategy_name(HYBRID_SHARD)));
+            copies_values(t, a, copies, world / copies);
 }
 
 static void wrap_axis(Tune *t)

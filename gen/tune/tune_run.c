@@ -21,12 +21,11 @@
 
 enum { LOOK_NS = 20000000, TICK_LOOKS = 50 /* a second */, GRACE_LOOKS = 150 };
 
-static volatile sig_atomic_t signalled;
+static volatile sig_atomic_t signalled; /* its number */
 
 static void on_signal(int signal)
 {
-    (void)signal;
-    signalled = 1;
+    signalled = signal;
 }
 
 void tune_signals(void)
@@ -37,7 +36,7 @@ void tune_signals(void)
     sigaction(SIGTERM, &a, NULL);
 }
 
-bool tune_signalled(void)
+int tune_signalled(void)
 {
     return signalled;
 }
