@@ -165,7 +165,7 @@ static const Cut *cut_of_inputs(const Node *n)
         bool fits = true;
 
         for (int i = 0; i < n->n_in; i++) {
-            const CutOperand *o = cuts_operand(&info->cuts[c], n->op->in[i].name);
+            const CutOperand *o = cuts_operand(&info->cuts[c], node_operand(n, i)->name);
             const PartState *part = &n->in[i]->part;
 
             fits = fits && (o ? part->kind == PART_CUT && part->dim == o->dim
