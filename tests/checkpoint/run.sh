@@ -287,4 +287,5 @@ part refusals:families refusals
 . "$(dirname "$0")/data.sh"
 . "$(dirname "$0")/keys.sh"
 . "$(dirname "$0")/onward.sh"
+. "$(dirname "$0")/parts.sh"
 finish

@@ -38,7 +38,7 @@
 //@ for _, s in ipairs(pieces) do
     for (int64_t o = 0; o < ${outer}; o++) {
         const int64_t at = o * ${pieces.whole * inner} + ${s.base * inner}${need and " + part * INT64_C(" .. s.piece * inner .. ")" or ""};
-        ${y.type} *const out = (${y.type} *)to + o * ${held * inner} + ${s.at * inner};
+        ${y.type} *const out = y + o * ${held * inner} + ${s.at * inner};
 #pragma omp parallel for schedule(static)
         for (int64_t i = 0; i < ${s.piece * inner}; i++) {
             const ${acc} sum = ${tree(0, parts - 1)};
@@ -51,45 +51,63 @@
     }
 //@ end
 //@ end
-//@ -- Copies: `rows` rows of `run` elements, from `from` and to `to`, each a stride apart.
-//@ local function rows(source, to_at, to_stride, from_at, from_stride, run, count)
-    rt_meet_rows((char *)to + ${item} * (${to_at}), ${item * to_stride},
-                 (const char *)${source} + ${item} * (${from_at}), ${item * from_stride},
-                 ${item * run}, ${count});
+//@ -- "base + 12 + q * 64": what is 0 left out.
+//@ local function plus(base, ...)
+//@     for _, term in ipairs { ... } do
+//@         local by, size = term[1], term[2]
+//@         if size ~= 0 and by then base = base .. " + " .. (by == 1 and size or by .. " * " .. size) end
+//@     end
+//@     return base
+//@ end
+//@ -- Copies `count` rows of `run` elements; rows are a stride apart.
+//@ local function rows(indent, y_at, y_stride, x_at, x_stride, run, count)
+//@ local args = { y_at, item * y_stride, x_at, item * x_stride, item * run, count }
+//@ for i, v in ipairs(args) do args[i] = tostring(v) end
+//@ local lines = call(indent .. "rt_meet_rows(", args, ");")
+${lines}
 //@ end
 //@ local function pieces()
 //@ local outer, inner = elems(1, need.dim - 1), elems(need.dim + 1, #shape)
+    const ${x.type} *const x = from[0];
+
 //@ for _, s in ipairs(need) do
-//@ rows("from[0]", s.at * inner, need.whole // parts * inner,
-//@      s.base * inner .. " + part * INT64_C(" .. s.piece * inner .. ")", need.whole * inner, s.piece * inner, outer)
+//@ rows("    ", plus("y", { 1, s.at * inner }), need.whole // parts * inner,
+//@      plus("x", { 1, s.base * inner }, { "(int64_t)part", s.piece * inner }), need.whole * inner, s.piece * inner, outer)
 //@ end
 //@ end
 //@ local function gathers()
 //@ local outer, inner = elems(1, have.dim - 1), elems(have.dim + 1, #shape)
-    for (int q = 0; q < ${parts}; q++) {
+    for (int64_t q = 0; q < ${parts}; q++) {
+        const ${x.type} *const x = from[q];
+
 //@ for _, s in ipairs(have) do
-//@ rows("from[q]", s.base * inner .. " + q * INT64_C(" .. s.piece * inner .. ")", have.whole * inner,
-//@      s.at * inner, have.whole // parts * inner, s.piece * inner, outer)
+//@ rows("        ", plus("y", { 1, s.base * inner }, { "q", s.piece * inner }), have.whole * inner,
+//@      plus("x", { 1, s.at * inner }), have.whole // parts * inner, s.piece * inner, outer)
 //@ end
     }
 //@ end
+//@ -- One dim is cut differently than before; what is before both of them is a loop.
 //@ local function turns()
 //@ local first, second = math.min(have.dim, need.dim), math.max(have.dim, need.dim)
 //@ local outer, middle, inner = elems(1, first - 1), elems(first + 1, second - 1), elems(second + 1, #shape)
+//@ if outer > 1 then
     for (int64_t k = 0; k < ${parts * outer}; k++) {
         const int64_t q = k / ${outer}, o = k % ${outer};
+//@ else
+    for (int64_t q = 0; q < ${parts}; q++) {
+//@ end
+        const ${x.type} *const x = from[q];
+
 //@ for _, a in ipairs(have) do
 //@ for _, b in ipairs(need) do
-//@ local mine = (b.base * inner) .. " + part * INT64_C(" .. b.piece * inner .. ")"
-//@ local theirs = (a.base * inner) .. " + q * " .. a.piece * inner
 //@ if have.dim < need.dim then
-//@ local to_row, from_row = need.whole // parts * inner, need.whole * inner
-//@ rows("from[q]", "(o * " .. have.whole .. " + " .. a.base .. " + q * " .. a.piece .. ") * " .. middle * to_row .. " + " .. b.at * inner, to_row,
-//@      "(o * " .. have.whole // parts .. " + " .. a.at .. ") * " .. middle * from_row .. " + " .. mine, from_row, b.piece * inner, a.piece * middle)
+//@ local y_row, x_row = need.whole // parts * inner, need.whole * inner
+//@ rows("        ", plus("y", { outer > 1 and "o", have.whole * middle * y_row }, { 1, a.base * middle * y_row + b.at * inner }, { "q", a.piece * middle * y_row }), y_row,
+//@      plus("x", { outer > 1 and "o", have.whole // parts * middle * x_row }, { 1, a.at * middle * x_row + b.base * inner }, { "part", b.piece * inner }), x_row, b.piece * inner, a.piece * middle)
 //@ else
-//@ local to_row, from_row = have.whole * inner, have.whole // parts * inner
-//@ rows("from[q]", "(o * " .. need.whole // parts .. " + " .. b.at .. ") * " .. middle * to_row .. " + " .. theirs, to_row,
-//@      "(o * " .. need.whole .. " + " .. b.base .. " + part * INT64_C(" .. b.piece .. ")) * " .. middle * from_row .. " + " .. a.at * inner, from_row, a.piece * inner, b.piece * middle)
+//@ local y_row, x_row = have.whole * inner, have.whole // parts * inner
+//@ rows("        ", plus("y", { outer > 1 and "o", need.whole // parts * middle * y_row }, { 1, b.at * middle * y_row + a.base * inner }, { "q", a.piece * inner }), y_row,
+//@      plus("x", { outer > 1 and "o", need.whole * middle * x_row }, { 1, b.base * middle * x_row + a.at * inner }, { "(int64_t)part", b.piece * middle * x_row }), x_row, a.piece * inner, b.piece * middle)
 //@ end
 //@ end
 //@ end
@@ -97,6 +115,7 @@
 //@ end
 static void ${fn}(int part, const void *const *from, void *to, float beta)
 {
+    ${y.type} *const y = to;
 //@ if from == "partial" then
 //@ sums()
 //@ elseif not have then
