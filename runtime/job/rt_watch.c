@@ -85,6 +85,8 @@ static const char *where(const RtJob *job, int rank, char *text, size_t bytes)
         snprintf(of, sizeof of, " of step %lld", step);
     if (waiting == RT_CONTROL || waiting == RT_MAIL) {
         snprintf(wait, sizeof wait, ", waiting for all ranks");
+    } else if (waiting == RT_JOIN) {
+        snprintf(wait, sizeof wait, ", waiting for the ranks that share its parts");
     } else if (waiting >= 0 && rt_subject_name(t, subject) != NULL) {
         snprintf(wait, sizeof wait, ", waiting for the %s of %s",
                  waiting == RT_GATHER ? "gather" : "reduction",
