@@ -11,8 +11,10 @@
 -- promises.
 --
 -- Products: 71 to 77 % of the stated peak on data-centre boards with HBM (on an H200, cuBLAS reached
--- 80 % at best), 55 % on an L40S, which its power limits, 91 % on GeForce cards. Memory: 83
--- to 88 % of the stated bandwidth. Links: NCCL's measured 361 to 370 GB/s over NVLink 4 (nccl-tests,
+-- 80 % at best), 55 % on an L40S, which its power limits. GeForce cards run above the clock of their
+-- stated peak: torch.matmul of bf16, 4,096 to 10,240, reached 152 to 160 on an RTX 4090, 181 to 240 on
+-- RTX 5090 (reports to github.com/zzc0721/torch-performance-test-data: issues 78, 96 and 124, pull
+-- request 15; a fifth, issue 200, has 134 to 179). Memory: 83 to 88 % of the stated bandwidth. Links: NCCL's measured 361 to 370 GB/s over NVLink 4 (nccl-tests,
 -- 8 x H200), in proportion elsewhere. docs/sizing.md has the stated figures, where they are stated,
 -- and how they were checked.
 -- Attention by mma.sync reaches at most 63 % of Hopper's peak, and was estimated from its
@@ -23,11 +25,11 @@ local gpus = {
     { "a100-40gb", arch = "sm_80", memory = "39.4GiB", rates = { 240, 1300, 230, 312, 130, 90, 108 } },
     { "a100-80gb", arch = "sm_80", memory = "79.1GiB", rates = { 240, 1700, 230, 312, 130, 90, 108 } },
     { "l40s", arch = "sm_89", memory = "44.4GiB", rates = { 200, 730, 20, 362, 120, 80, 142 } },
-    { "rtx4090", arch = "sm_89", memory = "23.5GiB", rates = { 150, 850, 20, 165.2, 90, 60, 128 } },
+    { "rtx4090", arch = "sm_89", memory = "23.5GiB", rates = { 160, 850, 20, 165.2, 90, 60, 128 } },
     { "h100", arch = "sm_90a", memory = "79.1GiB", rates = { 720, 2800, 360, 989.4, 260, 175, 132 } },
     { "h200", arch = "sm_90a", memory = "139.8GiB", rates = { 740, 4200, 360, 989.4, 270, 180, 132 } },
     { "b200", arch = "sm_100a", memory = "178.3GiB", rates = { 1600, 6800, 700, 2250, 290, 195, 148 } },
-    { "rtx5090", arch = "sm_120a", memory = "31.3GiB", rates = { 190, 1500, 40, 209.5, 115, 75, 170 } },
+    { "rtx5090", arch = "sm_120a", memory = "31.3GiB", rates = { 220, 1500, 40, 209.5, 115, 75, 170 } },
 }
 local cudnn_rates = { attention = 590, attention_bwd = 470 }
 
