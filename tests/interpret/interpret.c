@@ -6,7 +6,8 @@
  * simulated, each with its byte arenas at the planned offsets. Instructions run as events
  * in a random order: of all that stream order, waits and collectives allow next, one is
  * chosen by a seeded generator that also makes some ranks and streams much slower than
- * others. A collective starts, reads each peer at a time of its own, and completes.
+ * others. A collective starts, reads each peer at a time of its own, and completes. So
+ * does a span that ranks join, but it is run for all of them at one time.
  * Whatever is dead is filled with NaN: transient buffers before their first write and
  * after their last access, destinations while a collective is under way, scratch before
  * each span. Goes out: the weights, masters, moments and losses after some steps, to be
@@ -177,7 +178,7 @@ static bool all_ranks(const Machine *m, int rank, int e, bool read)
     return true;
 }
 
-static void run_compute(Machine *m, int rank, int e)
+static void start_compute(Machine *m, int rank, int e)
 {
     const Instr *i = instr(m, e);
     Rank *r = &m->rank[rank];
@@ -185,6 +186,11 @@ static void run_compute(Machine *m, int rank, int e)
     if (i->variant != VARIANT_END &&
         r->turn_left[m->turn_of[e]] == r->compute_of[i->variant]) /* its turn's first */
         interp_load_data(m, rank, &m->turn[m->turn_of[e]]);
+}
+
+static void run_compute(Machine *m, int rank, int e)
+{
+    start_compute(m, rank, e);
     interp_compute(m, rank, e);
     finish(m, rank, e);
 }
@@ -218,6 +224,42 @@ static bool advance_collective(Machine *m, int rank, int e, bool look)
     return true;
 }
 
+/* A span that joins ranks: when all of them have begun it, the first that goes on runs it
+ * for all; then each leaves. Its meets read every peer's values. */
+static bool advance_joint(Machine *m, int rank, int e, bool look)
+{
+    const Instr *i = instr(m, e);
+    const int n = group_ranks(i->group);
+    if (!all_ranks(m, rank, e, false))
+        return false;
+    if (look)
+        return true;
+    if (m->rank[rank].read_mask[i->stream] != 0) {
+        finish(m, rank, e);
+        return true;
+    }
+    interp_compute(m, rank, e);
+    for (int k = 0; k < n * n; k++) {
+        const int q = interp_member(i, rank, k / n);
+        m->rank[q].read_mask[i->stream] = group_mask(m, i, rank);
+        let_go(m, q, e, interp_member(i, rank, k % n));
+    }
+    return true;
+}
+
+static void begin(Machine *m, int rank, int e)
+{
+    const Instr *i = instr(m, e);
+    if (!ins_is_collective(i)) {
+        run_compute(m, rank, e);
+    } else if (i->kind == INS_SPAN) {
+        start_compute(m, rank, e);
+        m->rank[rank].read_mask[i->stream] = 0;
+    } else {
+        interp_begin_collective(m, rank, e);
+    }
+}
+
 /* Does the next thing that rank's stream can do, or only looks whether there is one. */
 static bool advance(Machine *m, int rank, int stream, bool look)
 {
@@ -225,14 +267,14 @@ static bool advance(Machine *m, int rank, int stream, bool look)
     int e = r->next[stream];
     if (e < 0)
         return false;
+    if (r->started[e] && instr(m, e)->kind == INS_SPAN)
+        return advance_joint(m, rank, e, look);
     if (r->started[e])
         return advance_collective(m, rank, e, look);
     if (!may_start(m, rank, e))
         return false;
-    if (!look && ins_is_collective(instr(m, e)))
-        interp_begin_collective(m, rank, e);
-    else if (!look)
-        run_compute(m, rank, e);
+    if (!look)
+        begin(m, rank, e);
     return true;
 }
 
@@ -296,36 +338,6 @@ static void make_rank(Machine *m, int rank)
     }
 }
 
-/* Weights that depend on parameter and element only. */
-static void init_params(Machine *m, int rank)
-{
-    const Model *mod = &m->g->model;
-    for (int i = 0; i < m->g->params.count; i++) {
-        const Param *p = &m->g->params.items[i];
-        const Segment *s = &m->g->segments.items[p->segment];
-        int master = interp_find_buffer(m, BUF_MASTER, s->id);
-        int shard = interp_find_buffer(m, BUF_PARAM_SHARD, s->id);
-        int64_t from = mesh_part(s, rank) * s->shard_elems;
-        bool whole = s->param_elems == s->elems;
-        for (int64_t k = 0; k < p->elems; k++) {
-            int64_t flat = p->offset_elems + k - from;
-            uint64_t h = interp_mix(((uint64_t)i << 32) + (uint64_t)k);
-            double v = ((double)(h >> 40) * 0x1p-24 - 0.5) * 0.5;
-            if (p->decl->n_dims == 1)
-                v = 1 + v; /* norms */
-            char *param = interp_param_part(m, rank, s, shard), spare[8];
-            if (flat >= 0 && flat < s->shard_elems) {
-                interp_store_master(mod, s, param,
-                                    master >= 0 ? interp_at(m, rank, master) : param,
-                                    flat, v);
-            } else if (whole) { /* another rank has its master */
-                param += flat * dtype_bytes(s->dtype);
-                interp_store_master(mod, s, param, master >= 0 ? spare : param, 0, v);
-            }
-        }
-    }
-}
-
 static void begin_step(Machine *m)
 {
     for (int q = 0; q < m->w; q++) {
@@ -350,45 +362,6 @@ static void begin_step(Machine *m)
     }
 }
 
-static void put_state(Machine *m, size_t *n, int rank, int kind, const Param *p, Dtype d)
-{
-    const Segment *s = &m->g->segments.items[p->segment];
-    int b = interp_find_buffer(m, (BufKind)kind, p->segment);
-    for (int64_t k = 0; b >= 0 && k < p->elems; k++) {
-        int64_t flat = p->offset_elems + k, at = flat % s->shard_elems;
-        int owner = group_rank(s->cut[HELD_OPTIMIZER], rank,
-                               (int)(flat / s->shard_elems)); /* its copy */
-        if (kind == BUF_PARAM_SHARD &&
-            s->param_elems == s->elems) { /* as this rank has it */
-            owner = rank;
-            at = flat;
-        }
-        at = kind == BUF_MOMENT2 ? interp_second_moment(m, s, flat) : at;
-        if (at < 0)
-            return; /* a matrix */
-        memcpy(m->run->state + *n, interp_at(m, owner, b) + at * dtype_bytes(d),
-               (size_t)dtype_bytes(d));
-        *n += (size_t)dtype_bytes(d);
-    }
-}
-
-/* The state as rank sees it (sharded parts: their owners). */
-static size_t gather_state(Machine *m, int rank)
-{
-    const Model *mod = &m->g->model;
-    size_t n = 0;
-    for (int i = 0; i < m->g->params.count; i++) {
-        const Param *p = &m->g->params.items[i];
-        put_state(m, &n, rank, BUF_PARAM_SHARD, p, p->decl->dtype);
-        put_state(m, &n, rank, BUF_MASTER, p, mod->master_dtype);
-        put_state(m, &n, rank, BUF_MOMENT1, p, mod->moments_dtype);
-        put_state(m, &n, rank, BUF_MOMENT2, p, mod->moments_dtype);
-    }
-    memcpy(m->run->state + n, interp_at(m, rank, interp_find_buffer(m, BUF_CONTROL, -1)),
-           (size_t)mod->micro_batches * 8);
-    return n + (size_t)mod->micro_batches * 8;
-}
-
 void interpret_steps(Gen *g, Interpretation *run)
 {
     Machine m = {.g = g, .run = run, .p = &g->prog, .w = (int)g->model.mesh.world_size};
@@ -400,7 +373,7 @@ void interpret_steps(Gen *g, Interpretation *run)
     m.rank = gen_alloc(g, sizeof *m.rank * (size_t)m.w);
     for (int q = 0; q < m.w && !run->fault; q++) {
         make_rank(&m, q);
-        init_params(&m, q);
+        interp_init_params(&m, q);
     }
     for (m.step = 0; m.step < run->steps && !run->fault; m.step++) {
         begin_step(&m);
@@ -411,7 +384,7 @@ void interpret_steps(Gen *g, Interpretation *run)
         unsigned char *before = run->state;
         run->state =
             gen_alloc(g, (size_t)(plan_params(g) * 32 + g->model.micro_batches * 8));
-        run->state_bytes = gather_state(&m, q);
+        run->state_bytes = interp_gather_state(&m, q);
         if (q > 0 && memcmp(before, run->state, run->state_bytes) != 0)
             run->fault = "ranks disagree about the weights";
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* interpret_do: what the instructions of a step do to the bytes of simulated ranks, in
- * plain C: spans by a callback, merges and reductions in tree order, exact norms, an
+ * plain C: merges and reductions in tree order, exact norms, an
  * optimizer that touches all of its state. Comes in: a machine and one of its
  * instructions. Goes out: changed bytes. When that happens is interpret.c's business. */
 #include "interpret_machine.h"
@@ -167,103 +167,6 @@ void interp_load_data(Machine *m, int rank, const Turn *t)
     }
 }
 
-static void bind_call(Machine *m, int rank, const Instr *i, const Turn *t, SpanCall *c)
-{
-    for (int k = 0; k < m->p->n_bindings; k++) {
-        const struct Binding *b = &m->p->bindings[k];
-        if (b->ins != i->id)
-            continue;
-        if (b->grad) {
-            c->grad[b->param] = interp_at(m, rank, b->buffer) + b->offset_bytes;
-            c->grad_add[b->param] = b->add || t->micro > 0;
-        } else {
-            c->weight[b->param] = interp_at(m, rank, b->buffer) + b->offset_bytes;
-        }
-    }
-    for (int k = 0; k < MAX_DIMS; k++) {
-        c->in[k] = i->in >= 0 ? interp_at(m, rank, i->in + k) : NULL;
-        c->out[k] = i->out >= 0 ? interp_at(m, rank, i->out + k) : NULL;
-        c->d_in[k] = i->d_in >= 0 ? interp_at(m, rank, i->d_in + k) : NULL;
-        c->d_out[k] = i->d_out >= 0 ? interp_at(m, rank, i->d_out + k) : NULL;
-        if (k + 1 >= c->cls->n_outputs && k + 1 >= c->cls->n_inputs)
-            break;
-    }
-}
-
-/* Does its phase of the block begin with this call? Then nothing lies in its scratch. */
-static bool opens_block(const Instr *i, const Class *c)
-{
-    for (int k = 0; i->piece >= 0 && class_piece(c, k, i->phase) != i->piece; k++)
-        if (class_span(c, class_piece(c, k, i->phase), i->phase)->n_nodes > 0)
-            return false;
-    return true;
-}
-
-/* Where each saved value lies: in the slab of all, or in that of those kept or dropped.
- */
-static void bind_saved(Machine *m, int rank, const Instr *i, SpanCall *c)
-{
-    bool some = m->g->blocks.items[i->block].keep == KEEP_SOME;
-    c->saved_at =
-        gen_alloc(m->g, sizeof *c->saved_at * (size_t)(c->cls->saved.count + 1));
-    for (int k = 0; k < c->cls->saved.count; k++) {
-        const Saved *s = &c->cls->saved.items[k];
-        int buffer = some && s->dropped ? i->dropped : i->saved;
-        c->saved_at[k] = buffer < 0 ? NULL
-                                    : interp_at(m, rank, buffer) +
-                                          (some ? s->some_offset_bytes : s->offset_bytes);
-    }
-}
-
-static void run_span(Machine *m, int rank, int e)
-{
-    const Instr *i = instr(m, e);
-    const Turn *t = &m->turn[m->turn_of[e]];
-    Gen *g = m->g;
-    SpanCall c = {.g = g, .rank = rank, .block = i->block};
-    int control = interp_find_buffer(m, BUF_CONTROL, -1),
-        data = interp_find_buffer(m, BUF_DATA, -1);
-    const char *bad;
-    int pieces;
-    bool some = i->phase == PHASE_EVALUATE ||
-                (i->phase == PHASE_RECOMPUTE &&
-                 g->blocks.items[i->block].keep == KEEP_SOME); /* one span, no pieces */
-    c.cls = g->blocks.items[i->block].cls;
-    pieces = c.cls->pieces.count;
-    c.weight = gen_alloc(g, sizeof *c.weight * (size_t)(c.cls->params.count + 1));
-    c.grad = gen_alloc(g, sizeof *c.grad * (size_t)(c.cls->params.count + 1));
-    c.grad_add = gen_alloc(g, (size_t)c.cls->params.count + 1);
-    bind_call(m, rank, i, t, &c);
-    c.constant = (const char **)m->constants;
-    for (int k = 0, b = data; k < N_DATA; k++)
-        if (k != DATA_STARTS || g->model.packed)
-            c.data[k] = (const int32_t *)interp_at(m, rank, b++);
-    c.logits = i->logits >= 0 ? interp_at(m, rank, i->logits) : NULL;
-    c.loss = (double *)interp_at(m, rank, control) + interp_micro_batch(m, rank, t);
-    c.saved = i->saved >= 0 ? interp_at(m, rank, i->saved) : NULL;
-    bind_saved(m, rank, i, &c);
-    c.scratch = i->scratch >= 0 ? interp_at(m, rank, i->scratch) : NULL;
-    if (c.scratch && (some || opens_block(i, c.cls)))
-        interp_poison(m, rank, i->scratch);
-    if (some) {
-        c.span = ins_span(g, i);
-        pieces = 0;
-        bad = m->run->span(m->run->ctx, &c);
-        m->run->fault = m->run->fault ? m->run->fault : bad;
-    }
-    /* As the emitted step: one piece, or those of the block in turn. */
-    for (int k = 0; k < pieces; k++) {
-        int piece = class_piece(c.cls, k, i->phase);
-        c.span = class_span(c.cls, piece, i->phase);
-        if (c.span->n_nodes > 0 && (i->piece < 0 || i->piece == piece)) {
-            bad = m->run->span(m->run->ctx, &c);
-            m->run->fault = m->run->fault ? m->run->fault : bad;
-        }
-    }
-    if (!m->run->fault)
-        interp_check_evaluation(m, rank, i, t, &c);
-}
-
 static void run_merge(Machine *m, int rank, int e)
 {
     const Instr *i = instr(m, e);
@@ -288,30 +191,37 @@ static void run_merge(Machine *m, int rank, int e)
     }
 }
 
+typedef struct NormRun {
+    const char *grad;
+    Dtype dtype;
+    __int128 *sum;
+} NormRun;
+
+static void norm_run(void *ctx, const Run *run)
+{
+    const NormRun *x = ctx;
+    for (int64_t k = 0; k < run->elems; k++) {
+        double v = interp_load(x->dtype, x->grad, run->offset_elems + k);
+        if (v * v < 0x1p20)
+            *x->sum += (__int128)(v * v * 0x1p80);
+        else /* NaN or nonsense: stands out, and cannot overflow */
+            *x->sum = (__int128)1 << 118;
+    }
+}
+
 /* Squares as integers of 2^-80: their sum knows no order. One word pair in the control
  * area. */
 static void run_norm(Machine *m, int rank, const Instr *i)
 {
     const Segment *s = &m->g->segments.items[i->segment];
-    Dtype d = m->g->model.reduce_dtype;
-    const char *grad = interp_at(m, rank, i->from);
-    __int128 *sum =
-        (__int128 *)(interp_at(m, rank, interp_find_buffer(m, BUF_CONTROL, -1)) +
-                     round_up(m->g->model.micro_batches * 8, 256));
-    int64_t from = mesh_part(s, rank) * s->shard_elems;
+    char *control = interp_at(m, rank, interp_find_buffer(m, BUF_CONTROL, -1));
+    NormRun x = {interp_at(m, rank, i->from), m->g->model.reduce_dtype,
+                 (__int128 *)(control + round_up(m->g->model.micro_batches * 8, 256))};
     bool first = group_index(layout_same(m->g, s), rank) == 0;
     for (int k = 0; k < s->n_params && first; k++) { /* the first copy counts */
         const Param *p = &m->g->params.items[s->params[k]];
-        for (int64_t q = 0; q < p->elems; q++) {
-            int64_t flat = p->offset_elems + q - from;
-            if (flat >= 0 && flat < s->shard_elems) {
-                double v = interp_load(d, grad, flat);
-                if (v * v < 0x1p20)
-                    *sum += (__int128)(v * v * 0x1p80);
-                else /* NaN or nonsense: stands out, and cannot overflow */
-                    *sum = (__int128)1 << 118;
-            }
-        }
+        const Box box = layout_whole(p);
+        layout_runs(m->g, p, &box, layout_of(s, rank), norm_run, &x);
     }
 }
 
@@ -366,7 +276,7 @@ int64_t interp_second_moment(const Machine *m, const Segment *s, int64_t flat)
         return flat % s->shard_elems;
     for (int i = 0; i < s->n_params; i++) {
         const Param *p = &m->g->params.items[s->params[i]];
-        if (!p->matrix && flat >= p->offset_elems && flat < p->offset_elems + p->elems)
+        if (!p->matrix && layout_between(p, flat, flat + 1))
             return nonmatrix_elems(m->g, s, flat);
     }
     return -1;
@@ -542,7 +452,7 @@ void interp_compute(Machine *m, int rank, int e)
         [INS_CLOSE] = run_close,
     };
     static void (*const run_turn[N_INS_KINDS])(Machine * m, int rank, int e) = {
-        [INS_SPAN] = run_span, [INS_MERGE] = run_merge};
+        [INS_SPAN] = interp_run_span, [INS_MERGE] = run_merge};
     const Instr *i = instr(m, e);
     if (run_turn[i->kind]) { /* what it does depends on the turn of the loops */
         run_turn[i->kind](m, rank, e);

@@ -61,6 +61,12 @@ int interp_member(const Instr *i, int rank, int k);
 bool interp_joins(const Instr *i, int rank, int other);
 void interp_end_collective(Machine *m, int rank, int e);
 
+/* interpret_span.c */
+void interp_run_span(Machine *m, int rank, int e);
+/* interpret_state.c: weights at the start; returns the bytes of the state as rank sees it. */
+void interp_init_params(Machine *m, int rank);
+size_t interp_gather_state(Machine *m, int rank);
+
 /* interpret_eval.c: after a span: are evaluated and trained losses one? */
 void interp_check_evaluation(Machine *m, int rank, const Instr *i, const Turn *t,
                              const SpanCall *c);

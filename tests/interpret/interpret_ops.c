@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* interpret_ops: the mathematics of a span by its ops' references in Lua. Comes in: a
- * SpanCall with operands at their planned bytes. Goes out: outputs at theirs, rounded to
- * their dtypes. For tests: naive and slow, and sharing nothing with the kernels. */
+ * SpanCall with operands at their planned bytes, or those of all parts that meet. Goes
+ * out: outputs at theirs, rounded to their dtypes. In parts nodes run leg by leg. For
+ * tests: naive and slow, and sharing nothing with the kernels. */
 #include "interpret.h"
 #include "ops/ops.h"
 
@@ -9,6 +10,8 @@
 
 static char *place_of(const SpanCall *c, const Value *v)
 {
+    if (c->whole && v->part.kind == PART_WHOLE)
+        c = c->whole;
     switch (v->loc) {
     case LOC_PARAM:
         return (char *)c->weight[v->loc_index];
@@ -72,6 +75,23 @@ typedef struct NodeRun {
     char *const *out; /* where outputs go, instead of their places; NULL: there */
 } NodeRun;
 
+/* The numbers of the list at the top of the stack. */
+static void store_output(lua_State *L, const NodeRun *run, int k)
+{
+    const SpanCall *c = run->call;
+    const Value *v = run->node->out[k];
+    char *bytes = run->out ? run->out[k] : place_of(c, v);
+    const bool add = !run->out && v->loc == LOC_GRAD &&
+                     ((run->node->add && run->node->add[k]) || c->grad_add[v->loc_index]);
+    for (int64_t i = 0; bytes && i < v->elems; i++) {
+        double x;
+        lua_rawgeti(L, -1, (lua_Integer)i + 1);
+        x = lua_tonumber(L, -1);
+        interp_store(v->dtype, bytes, i, add ? interp_load(v->dtype, bytes, i) + x : x);
+        lua_pop(L, 1);
+    }
+}
+
 static int run_protected(lua_State *L)
 {
     const NodeRun *run = lua_touserdata(L, 1);
@@ -104,41 +124,146 @@ static int run_protected(lua_State *L)
     lua_pushvalue(L, n);
     lua_call(L, 1, 0);
     for (int k = 0; k < node->n_out; k++) {
-        const Value *v = node->out[k];
-        char *bytes = run->out ? run->out[k] : place_of(c, v);
-        bool add = !run->out && v->loc == LOC_GRAD &&
-                   ((node->add && node->add[k]) || c->grad_add[v->loc_index]);
         lua_getfield(L, n, node->op->out[k].name);
-        for (int64_t i = 0; bytes && i < v->elems; i++) {
-            double x;
-            lua_rawgeti(L, -1, (lua_Integer)i + 1);
-            x = lua_tonumber(L, -1);
-            interp_store(v->dtype, bytes, i,
-                         add ? interp_load(v->dtype, bytes, i) + x : x);
-            lua_pop(L, 1);
-        }
+        store_output(L, run, k);
         lua_pop(L, 1);
     }
     return 0;
 }
 
+static const char *run_function(Gen *g, lua_CFunction run, const Node *node, void *ctx)
+{
+    const char *bad = NULL;
+    lua_pushcfunction(g->L, run);
+    lua_pushlightuserdata(g->L, ctx);
+    if (lua_pcall(g->L, 1, 0, 0) != LUA_OK) {
+        bad = gen_printf(g, "%s: %s", node->name, lua_tostring(g->L, -1));
+        lua_pop(g->L, 1);
+    }
+    return bad;
+}
+
 static const char *run_node(const SpanCall *c, const Node *node, char *const *out)
 {
-    lua_State *L = c->g->L;
     NodeRun run = {c, node, out};
-    lua_pushcfunction(L, run_protected);
-    lua_pushlightuserdata(L, &run);
-    if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
-        const char *bad = gen_printf(c->g, "%s: %s", node->name, lua_tostring(L, -1));
-        lua_pop(L, 1);
-        return bad;
+    return run_function(c->g, run_protected, node, &run);
+}
+
+/* ---- parts ----------------------------------------------------------------------- */
+
+typedef struct MeetRun {
+    const Node *node;
+    const SpanCall *calls; /* those that meet */
+    int n;
+} MeetRun;
+
+/* What the reference of a meet takes: lists of all parts' numbers; of what all parts have
+ * one. Keeps the bytes in a list at the top of the stack. */
+static void push_meet(lua_State *L, const MeetRun *r, int n)
+{
+    const Value *x = r->node->in[0];
+    const int parts = (int)r->calls[0].g->model.parts_tensor;
+    lua_newtable(L);
+    for (int d = 0; d < x->n_dims; d++) {
+        lua_pushinteger(L, x->dim[d]);
+        lua_rawseti(L, -2, d + 1);
     }
-    return NULL;
+    lua_setfield(L, n, "shape");
+    lua_newtable(L); /* n.y */
+    for (int p = 0; p < parts; p++) {
+        lua_newtable(L);
+        lua_rawseti(L, -2, p + 1);
+    }
+    lua_setfield(L, n, "y");
+    lua_newtable(L); /* n.x */
+    lua_newtable(L);
+    for (int p = 0; p < r->n; p++) {
+        const char *bytes = place_of(&r->calls[p], x);
+        push_array(L, x, bytes);
+        lua_rawseti(L, -3, p + 1);
+        lua_pushlstring(L, bytes, (size_t)x->bytes);
+        lua_rawseti(L, -2, p + 1);
+    }
+    lua_insert(L, -2);
+    lua_setfield(L, n, "x");
+}
+
+static int meet_protected(lua_State *L)
+{
+    const MeetRun *r = lua_touserdata(L, 1);
+    const Node *node = r->node;
+    const Gen *g = r->calls[0].g;
+    int n;
+    if (node_joins(node) && r->n != g->model.parts_tensor)
+        return luaL_error(L, "%d of %d parts meet", r->n, (int)g->model.parts_tensor);
+    infer_push_n(r->calls[0].g, node);
+    n = lua_gettop(L);
+    push_meet(L, r, n); /* n + 1: the bytes */
+    ops_push_reference(L, node->op);
+    lua_pushvalue(L, n);
+    lua_call(L, 1, 0);
+    lua_getfield(L, n, "y");
+    for (int p = 0; p < r->n; p++) {
+        const SpanCall *to = &r->calls[p];
+        const NodeRun run = {to, node, NULL};
+        if (node_whole(node) && to->whole != to)
+            continue;
+        lua_rawgeti(L, -1, to->part + 1);
+        store_output(L, &run, 0);
+        lua_pop(L, 1);
+    }
+    for (int p = 0; p < r->n; p++) { /* others may still read it */
+        lua_rawgeti(L, n + 1, p + 1);
+        if (memcmp(lua_tostring(L, -1), place_of(&r->calls[p], node->in[0]),
+                   (size_t)node->in[0]->bytes) != 0)
+            return luaL_error(L, "it writes over what other parts read");
+        lua_pop(L, 1);
+    }
+    return 0;
+}
+
+/* All parts at once; of what all have, each part takes its piece alone. */
+static const char *run_meet(const SpanCall *c, const Node *node)
+{
+    const bool joins = node_joins(node);
+    const char *bad = NULL;
+    for (int p = 0; p < (joins ? 1 : c->n_parts) && !bad; p++) {
+        MeetRun r = {node, &c->parts[p], joins ? c->n_parts : 1};
+        bad = run_function(c->g, meet_protected, node, &r);
+    }
+    return bad;
+}
+
+/* Nodes that run together for one part after the other; the ranks' order is free. */
+static const char *run_leg(const SpanCall *c, Node *const *nodes, int n)
+{
+    const char *bad = NULL;
+    for (int p = 0; p < c->n_parts; p++)
+        for (int i = 0; i < n && !bad; i++)
+            if (!node_whole(nodes[i]) || c->parts[p].whole == &c->parts[p])
+                bad = run_node(&c->parts[p], nodes[i], NULL);
+    return bad;
+}
+
+static const char *run_legs(const SpanCall *c)
+{
+    const Span *s = c->span;
+    const char *bad = NULL;
+    for (int i = 0, n; i < s->n_nodes && !bad; i += n) {
+        n = 1;
+        while (i + n < s->n_nodes && s->nodes[i + n]->leg == s->nodes[i]->leg)
+            n++;
+        bad = s->nodes[i]->op->collective ? run_meet(c, s->nodes[i])
+                                          : run_leg(c, s->nodes + i, n);
+    }
+    return bad;
 }
 
 const char *interpret_span(void *ctx, const SpanCall *call)
 {
     (void)ctx;
+    if (call->n_parts)
+        return run_legs(call);
     for (int n = 0; n < call->span->n_nodes; n++) {
         const char *bad = run_node(call, call->span->nodes[n], NULL);
         if (bad)
