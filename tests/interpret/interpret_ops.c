@@ -69,11 +69,34 @@ static void push_array(lua_State *L, const Value *v, const void *bytes)
     }
 }
 
+typedef struct Made { /* what a chain has made, not yet stored */
+    const Value *value;
+    char *bytes;
+} Made;
+
 typedef struct NodeRun {
     const SpanCall *call;
     const Node *node;
     char *const *out; /* where outputs go, instead of their places; NULL: there */
+    const Made *made; /* inputs that lie elsewhere, too */
+    int n_made;
 } NodeRun;
+
+static const char *input_of(const NodeRun *run, const Value *v)
+{
+    for (int i = 0; i < run->n_made; i++)
+        if (run->made[i].value == v)
+            return run->made[i].bytes;
+    return place_of(run->call, v);
+}
+
+/* Does output k add into what is there? */
+static bool adds(const NodeRun *run, int k)
+{
+    const Value *v = run->node->out[k];
+    return !run->out && v->loc == LOC_GRAD &&
+           ((run->node->add && run->node->add[k]) || run->call->grad_add[v->loc_index]);
+}
 
 /* The numbers of the list at the top of the stack. */
 static void store_output(lua_State *L, const NodeRun *run, int k)
@@ -81,8 +104,7 @@ static void store_output(lua_State *L, const NodeRun *run, int k)
     const SpanCall *c = run->call;
     const Value *v = run->node->out[k];
     char *bytes = run->out ? run->out[k] : place_of(c, v);
-    const bool add = !run->out && v->loc == LOC_GRAD &&
-                     ((run->node->add && run->node->add[k]) || c->grad_add[v->loc_index]);
+    const bool add = adds(run, k);
     for (int64_t i = 0; bytes && i < v->elems; i++) {
         double x;
         lua_rawgeti(L, -1, (lua_Integer)i + 1);
@@ -102,7 +124,7 @@ static int run_protected(lua_State *L)
     n = lua_gettop(L);
     lua_newtable(L); /* dtypes for round */
     for (int k = 0; k < node->n_in; k++) {
-        const char *bytes = place_of(c, node->in[k]);
+        const char *bytes = input_of(run, node->in[k]);
         if (!bytes) {
             return luaL_error(L, "%s: input %s has no place", node->name,
                               node_operand(node, k)->name);
@@ -143,9 +165,52 @@ static const char *run_function(Gen *g, lua_CFunction run, const Node *node, voi
     return bad;
 }
 
+static void store_made(const NodeRun *run, int k, const Made *made, int n)
+{
+    const Value *v = run->node->out[k];
+    char *to = place_of(run->call, v);
+    for (int i = 0; i < n; i++)
+        for (int64_t e = 0; made[i].value == v && e < v->elems; e++) {
+            double x = interp_load(v->dtype, made[i].bytes, e);
+            interp_store(v->dtype, to, e,
+                         adds(run, k) ? interp_load(v->dtype, to, e) + x : x);
+        }
+}
+
+/* Its nodes, one by one. It stores when all are done, since its kernel may work in place.
+ */
+static const char *run_chain(const SpanCall *c, const Node *chain)
+{
+    const NodeRun whole = {.call = c, .node = chain};
+    Made *made;
+    int n = 0;
+    for (int i = 0; i < chain->n_replaced; i++)
+        n += chain->replaced[i]->n_out;
+    made = gen_alloc(c->g, sizeof *made * (size_t)n);
+    n = 0;
+    for (int i = 0; i < chain->n_replaced; i++) {
+        const Node *node = chain->replaced[i];
+        char **out = gen_alloc(c->g, sizeof *out * (size_t)node->n_out);
+        NodeRun run = {c, node, out, made, n};
+        const char *bad;
+        for (int k = 0; k < node->n_out; k++)
+            out[k] = gen_alloc(c->g, (size_t)node->out[k]->bytes);
+        bad = run_function(c->g, run_protected, node, &run);
+        if (bad)
+            return bad;
+        for (int k = 0; k < node->n_out; k++)
+            made[n++] = (Made){node->out[k], out[k]};
+    }
+    for (int k = 0; k < chain->n_out; k++)
+        store_made(&whole, k, made, n);
+    return NULL;
+}
+
 static const char *run_node(const SpanCall *c, const Node *node, char *const *out)
 {
-    NodeRun run = {c, node, out};
+    NodeRun run = {.call = c, .node = node, .out = out};
+    if (node->op->info->map && node->n_replaced)
+        return run_chain(c, node);
     return run_function(c->g, run_protected, node, &run);
 }
 
@@ -205,7 +270,7 @@ static int meet_protected(lua_State *L)
     lua_getfield(L, n, "y");
     for (int p = 0; p < r->n; p++) {
         const SpanCall *to = &r->calls[p];
-        const NodeRun run = {to, node, NULL};
+        const NodeRun run = {.call = to, .node = node};
         if (node_whole(node) && to->whole != to)
             continue;
         lua_rawgeti(L, -1, to->part + 1);

@@ -18,16 +18,17 @@ count_program() {
     failed=$((failed + ${line%% *}))
 }
 
-# models, choices of each architecture, cases of `auto`. Under sanitizers a memory error in the passes
-# shows in any model: a quarter of the sample.
-counts=(40 4 20)
+# models, choices of each architecture and of each in parts, cases of `auto`. Under sanitizers a
+# memory error in the passes shows in any model: a quarter of the sample.
+counts=(40 4 3 20)
 if [ "$FULL" = 1 ]; then
-    counts=(600 24 20 3)
+    counts=(600 24 24 20 3)
 elif grep -qs '^FSDPGEN_SANITIZE:.*=.' "$BUILD/CMakeCache.txt"; then
-    counts=(10 1 5)
+    counts=(10 1 1 5)
 fi
 count_program test_plan "$BUILD/tests/plan/test_plan" "${counts[0]}" "$SEED"
 count_program test_models "$BUILD/tests/plan/test_models" "$here" "${counts[1]}" "$SEED"
+count_program test_parts "$BUILD/tests/plan/test_parts" "$here" "${counts[2]}" "$SEED"
 # `auto` against every choice, of small models
-count_program test_auto "$BUILD/tests/plan/test_auto" "$here" "${counts[2]}" "$SEED" ${counts[3]:-}
+count_program test_auto "$BUILD/tests/plan/test_auto" "$here" "${counts[3]}" "$SEED" ${counts[4]:-}
 count_program test_split "$BUILD/tests/plan/test_split" "$here"

@@ -9,189 +9,10 @@
  */
 #include "test_models.h"
 
-#include "describe/load.h"
-#include "drive/drive.h"
 #include "prove/verify.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int passed, failed;
-
-void models_check(bool ok, const char *fmt, ...)
-{
-    va_list ap;
-    passed += ok;
-    failed += !ok;
-    if (!ok) {
-        printf("FAIL ");
-        va_start(ap, fmt);
-        vprintf(fmt, ap);
-        va_end(ap);
-        printf("\n");
-    }
-}
-
-static void add_set(Gen *g, const char *set)
-{
-    *gen_push(g, &g->opt.sets) = set;
-}
-
-static int64_t pick(uint64_t *r, int64_t lo, int64_t hi)
-{
-    return lo + (int64_t)(synth_random(r) % (uint64_t)(hi - lo + 1));
-}
-
-/* Of each block and unit any legal choice, not only those that policy makes. */
-static void shuffle_policy(Gen *g, uint64_t *r)
-{
-    for (int b = 0; b < g->blocks.count; b++) {
-        Block *k = &g->blocks.items[b];
-        Keep keep = (Keep)pick(r, KEEP_ALL, KEEP_INPUT);
-        k->keep = keep == KEEP_INPUT && policy_may_recompute(g, k)  ? KEEP_INPUT
-                  : keep == KEEP_SOME && policy_may_drop_some(g, k) ? KEEP_SOME
-                                                                    : KEEP_ALL;
-    }
-    for (int u = 0; u < g->units.count; u++)
-        g->units.items[u].keep_gathered = pick(r, 0, 1);
-    policy_settle(g);
-}
-
-/* Vectors in f32: no description says so yet, but every pass after graph can. */
-static void widen_vectors(Gen *g)
-{
-    for (int c = 0; c < g->classes.count; c++) {
-        Class *cls = g->classes.items[c];
-        for (int v = 0; v < cls->values.count; v++) {
-            Value *value = cls->values.items[v];
-            if (value->kind == VAL_PARAM && value->n_dims == 1) {
-                cls->params.items[value->index].dtype = value->dtype = DT_F32;
-                value->bytes = value->elems * dtype_bytes(DT_F32);
-            }
-        }
-    }
-}
-
-/* All passes before emit, each with its check. r: shuffles what policy chose. */
-static void models_plan_case(Gen *g, uint64_t *r, bool two)
-{
-    static const struct {
-        const char *name;
-        void (*run)(Gen *g);
-    } passes[] = {
-        {"load", load_description},  {"check", check_model},
-        {"ops", ops_load},           {"graph", graph_build},
-        {"grad", grad_build},        {"fuse", fuse_graph},
-        {"span", span_build},        {"shard", shard_params},
-        {"policy", drive_policy},    {"unroll", unroll_step},
-        {"schedule", schedule_step}, {"place", place_buffers},
-        {"simulate", simulate_step},
-    };
-    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
-        passes[i].run(g);
-        if (i > 0) {
-            diag_stop_on_errors(g);
-            verify_after(g, passes[i].name);
-        }
-        if (two && !strcmp(passes[i].name, "graph"))
-            widen_vectors(g);
-        if (r && !strcmp(passes[i].name, "policy"))
-            shuffle_policy(g, r);
-    }
-}
-
-void models_plan(Gen *g, uint64_t *r)
-{
-    models_plan_case(g, r, false);
-}
-
-Gen *models_open(const char *folder, const char *name, const char *const *sets)
-{
-    Gen *g = synth_new();
-    g->opt.command = "check";
-    g->opt.input = gen_printf(g, "%s/%s.lua", folder, name);
-    for (; *sets; sets++)
-        add_set(g, *sets);
-    return g;
-}
-
-Interpretation models_run(Gen *g, uint64_t order)
-{
-    Interpretation run = {
-        .seed = order, .steps = 2, .span = interpret_span, .setup = interpret_setup};
-    interpret_steps(g, &run);
-    return run;
-}
-
-/* Units of blocks, of pieces, across blocks, of pieces that are no neighbours. */
-static const char *const wraps[] = {
-    "wrap=1",
-    "wrap=per_block{2,embed='join'}",
-    "wrap=per_block{3,head='join',embed='join'}",
-    "wrap=root_only",
-    "wrap=by_size(150)",
-    "wrap=by_size{450,embed='join'}",
-    "wrap=by_size{1200,head='join'}",
-    "wrap=by_name{'layers.*.mlp_*'}",
-    "wrap=by_name{{'embed','head'},'layers.*.qkv'}",
-    "wrap=by_name{{'layers.*.attention',name='attention'},'layers.*'}",
-    "wrap=by_name{{'layers.0.*','head'},{'layers.?.mlp_up'}}",
-    "wrap=function(b) return b.index % 2 == 0 end",
-    "wrap=function(b) return b.pieces[1] and { qkv = true, mlp_down = b.name } or 'ends' "
-    "end",
-};
-
-static const char *choose(Gen *g, uint64_t *r)
-{
-    static const char *const recomputes[] = {
-        "recompute=none",
-        "recompute=block",
-        "recompute=every(2)",
-        "recompute=cheap",
-        "recompute=ops{'linear', 'swiglu', 'gelu', 'rmsnorm', 'layernorm', "
-        "'add_rmsnorm'}",
-        "recompute=ops{'attention', 'rope', 'add', 'linear', 'bias'}",
-    };
-    static const char *const orders[] = {"pre", "post", "none"};
-    static const char *const meshes[] = {
-        "{}",
-        "{shard=2}",
-        "{shard=4}",
-        "{replicate=2}",
-        "{replicate=4}",
-        "{shard=4},2",
-        "{shard=4},grad",
-        "{replicate=2,shard=2}",
-        "{shard=2},state",
-        "{shard=4},state",
-        "{replicate=2,shard=2},state",
-    };
-    const char *mesh = meshes[pick(r, 0, sizeof meshes / sizeof *meshes - 1)],
-               *choice = strchr(mesh, '}') + 1;
-    Text t = {.g = g};
-    add_set(g, gen_printf(g, "mesh=%.*s", (int)(choice - mesh), mesh));
-    if (!strcmp(choice, ",grad")) {
-        add_set(g, "strategy=\"shard_grad_op\"");
-    } else if (!strcmp(choice, ",state")) {
-        add_set(g, "strategy=\"shard_optimizer\"");
-    } else if (*choice) {
-        add_set(g, gen_printf(g, "reshard_after_forward=%s", choice + 1));
-    } else {
-        add_set(g, pick(r, 0, 1) ? "reshard_after_forward=true"
-                                 : "reshard_after_forward=false");
-    }
-    add_set(g, wraps[pick(r, 0, sizeof wraps / sizeof *wraps - 1)]);
-    add_set(g,
-            gen_printf(g, "prefetch={forward=%d,backward=%d,in_flight=%d,order=\"%s\"}",
-                       (int)pick(r, 0, 2), (int)pick(r, 0, 2), (int)pick(r, 1, 3),
-                       orders[pick(r, 0, 2)]));
-    add_set(g, pick(r, 0, 1) ? "accumulate=\"sharded\"" : "accumulate=\"unsharded\"");
-    add_set(g, recomputes[pick(r, 0, sizeof recomputes / sizeof *recomputes - 1)]);
-    for (int i = 0; i < g->opt.sets.count; i++)
-        text_printf(&t, " %s", g->opt.sets.items[i]);
-    return t.s;
-}
 
 typedef struct Case {
     const char *model, *sets[6];
@@ -231,37 +52,54 @@ static const Case two_dtypes[] = {
       "groups={{match='*.h.0.*',frozen=true}}", NULL}},
 };
 
-/* Losses stand last in the state: NaN everywhere would equal NaN everywhere. */
-static bool finite_losses(const Gen *g, const Interpretation *run)
+/* Vectors in f32: no description says so yet, but every pass after graph can. */
+static void widen_vectors(Gen *g, const char *pass)
 {
-    size_t n = (size_t)g->model.micro_batches;
-    for (size_t i = 0; !run->fault && i < n; i++) {
-        double loss;
-        memcpy(&loss, run->state + run->state_bytes - (n - i) * sizeof loss, sizeof loss);
-        if (!isfinite(loss) || loss <= 0)
-            return false;
+    for (int c = 0; !strcmp(pass, "graph") && c < g->classes.count; c++) {
+        Class *cls = g->classes.items[c];
+        for (int v = 0; v < cls->values.count; v++) {
+            Value *value = cls->values.items[v];
+            if (value->kind == VAL_PARAM && value->n_dims == 1) {
+                cls->params.items[value->index].dtype = value->dtype = DT_F32;
+                value->bytes = value->elems * dtype_bytes(DT_F32);
+            }
+        }
     }
-    return true;
 }
+
+static const char *const meshes[] = {
+    "{}",
+    "{shard=2}",
+    "{shard=4}",
+    "{replicate=2}",
+    "{replicate=4}",
+    "{shard=4},2",
+    "{shard=4},grad",
+    "{replicate=2,shard=2}",
+    "{shard=2},state",
+    "{shard=4},state",
+    "{replicate=2,shard=2},state",
+};
 
 static void test_case(const char *folder, const Case *c, int choices, uint64_t seed,
                       bool two)
 {
     Gen *plain = models_open(folder, c->model, c->sets);
     Interpretation want;
-    add_set(plain, "mesh={shard=1}");
-    models_plan_case(plain, NULL, two);
+    models_set(plain, "mesh={shard=1}");
+    models_plan_case(plain, NULL, two ? widen_vectors : NULL);
     interpret_spread(plain);
     want = models_run(plain, 0);
     models_check(!want.fault, "%s: plain run: %s", c->model, want.fault);
-    models_check(finite_losses(plain, &want), "%s: plain run: a loss is not finite",
+    models_check(models_finite(plain, &want), "%s: plain run: a loss is not finite",
                  c->model);
     for (int k = 0; k < choices; k++) {
         uint64_t r = seed * 100 + (uint64_t)k;
         Gen *g = models_open(folder, c->model, c->sets);
-        const char *text = choose(g, &r);
+        const char *text = models_choose(
+            g, &r, meshes[models_pick(&r, 0, sizeof meshes / sizeof *meshes - 1)]);
         Interpretation got;
-        models_plan_case(g, k & 1 ? &r : NULL, two);
+        models_plan_case(g, k & 1 ? &r : NULL, two ? widen_vectors : NULL);
         models_check(g->numerics_hash == plain->numerics_hash,
                      "%s%s: another numerics hash", c->model, text);
         got = models_run(g, (uint64_t)k);
@@ -316,12 +154,6 @@ static void test_again(const char *folder, const char *wrap)
     models_check(!same_state(&want, &got), "and no bit shows it");
 }
 
-bool same_state(const Interpretation *a, const Interpretation *b)
-{
-    return !a->fault && !b->fault && a->state_bytes == b->state_bytes &&
-           !memcmp(a->state, b->state, a->state_bytes);
-}
-
 /* reduction = "library": other sums than the tree's, the same for every choice that is
  * still outside the hash. */
 static void test_library(const char *folder)
@@ -332,11 +164,11 @@ static void test_library(const char *folder)
     uint64_t hash[3];
     for (int k = 0; k < 3; k++) {
         Gen *g = models_open(folder, "small_llama", (const char *const[]){NULL});
-        add_set(g, "mesh={shard=4}");
-        add_set(g, extra[k]);
-        add_set(g, k < 2 ? "wrap=1" : "wrap=3");
-        add_set(g,
-                k < 2 ? "prefetch=1" : "prefetch={forward=2,backward=2,order=\"post\"}");
+        models_set(g, "mesh={shard=4}");
+        models_set(g, extra[k]);
+        models_set(g, k < 2 ? "wrap=1" : "wrap=3");
+        models_set(g, k < 2 ? "prefetch=1"
+                            : "prefetch={forward=2,backward=2,order=\"post\"}");
         models_plan(g, NULL);
         run[k] = models_run(g, (uint64_t)k);
         hash[k] = g->numerics_hash;
@@ -408,7 +240,7 @@ static void test_memory(const char *folder)
     for (size_t k = 0; k < sizeof cases_of / sizeof *cases_of; k++) {
         Gen *g = models_open(folder, "small_llama", sets);
         int64_t peak;
-        add_set(g, cases_of[k].wrap);
+        models_set(g, cases_of[k].wrap);
         models_plan(g, NULL);
         peak = weights_peak(g);
         models_check(peak == cases_of[k].elems * 8,
@@ -428,12 +260,12 @@ static void test_memory(const char *folder)
  * embedding's, and one reduction, whatever the wrap. */
 static void test_tied(const char *folder)
 {
-    for (size_t w = 0; w < sizeof wraps / sizeof *wraps; w++) {
+    for (size_t w = 0; w < MODELS_WRAPS; w++) {
         Gen *g = models_open(folder, "small_gpt2", (const char *const[]){NULL});
         int reduced = 0, written = 0, segment = -1, first = -1, last = -1, at = -1;
         const Program *p = &g->prog;
-        add_set(g, "mesh={shard=2}");
-        add_set(g, wraps[w]);
+        models_set(g, "mesh={shard=2}");
+        models_set(g, models_wraps[w]);
         models_plan(g, NULL);
         for (int i = 0; i < g->params.count; i++)
             if (g->params.items[i].n_uses > 1)
@@ -451,7 +283,7 @@ static void test_tied(const char *folder)
             if (b->grad && i->variant == VARIANT_LAST &&
                 g->params.items[g->blocks.items[i->block].param[b->param]].n_uses > 1) {
                 models_check(b->add == (written > 0),
-                             "%s: a tied gradient is overwritten", wraps[w]);
+                             "%s: a tied gradient is overwritten", models_wraps[w]);
                 written++;
                 first = first < 0 ? i->block : first;
                 last = i->block;
@@ -460,7 +292,7 @@ static void test_tied(const char *folder)
         models_check(segment >= 0 && reduced == 1 && written == 2 && last == 0 &&
                          first == g->blocks.count - 1 && at > 0,
                      "%s: the tied gradient: %d reductions of its segment, %d writes",
-                     wraps[w], reduced, written);
+                     models_wraps[w], reduced, written);
     }
 }
 
@@ -482,6 +314,6 @@ int main(int argc, char **argv)
     test_again(argv[1], "wrap=1");
     test_again(argv[1], "wrap=by_size(1)");
     test_matrices(argv[1]);
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed ? 1 : 0;
+    printf("%d passed, %d failed\n", models_passed, models_failed);
+    return models_failed ? 1 : 0;
 }

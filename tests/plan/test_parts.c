@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_parts: real architectures in parts, executed by the interpreter.
+ *
+ *   test_parts FOLDER [choices] [seed]     FOLDER: where small_*.lua lie
+ *
+ * For each model in 2, 4 or 8 parts: the run on one rank with no bytes shared, then
+ * random choices outside the hash, with the parts on 1 to 8 ranks along tensor, on up to
+ * 16 skewed ranks under random legal orders. All must give the same bits, and the same
+ * numerics hash. Then faults: a checker names each, or the bits show it, or both. Prints
+ * 'N passed, N failed'. */
+#include "test_models.h"
+#include "test_split.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Case {
+    const char *model;
+    int parts;
+    const char *sets[12];
+} Case;
+
+#define LLAMA(heads, kv, dim, ffn, seq)                                                  \
+    "model.heads=" #heads, "model.kv_heads=" #kv, "model.head_dim=" #dim,                \
+        "model.ffn=" #ffn, "model.vocab=24", "model.layers=2", "seq=" #seq
+#define GPT2(heads, seq)                                                                 \
+    "model.dim=24", "model.heads=" #heads, "model.vocab=24", "seq=" #seq,                \
+        "model.max_positions=" #seq
+
+static const Case cases[] = {
+    {"small_llama", 2, {LLAMA(4, 2, 6, 12, 8), NULL}},
+    {"small_gpt2", 2, {GPT2(4, 8), NULL}},
+    {"small_llama", 4, {LLAMA(4, 4, 2, 8, 4), "dtypes={param=\"bf16\"}", NULL}},
+    {"small_gpt2", 4, {GPT2(4, 4), "fuse=false", "dtypes={param=\"f64\"}", NULL}},
+    {"small_llama",
+     8,
+     {LLAMA(8, 8, 2, 8, 8), "dtypes={param=\"bf16\",master=\"split\",moments=\"bf16\"}",
+      "model.qkv_bias=true", "model.tied=true", NULL}},
+};
+
+/* Beside the ranks that share the parts. */
+static const char *const meshes[][2] = {
+    {"", ""},
+    {"shard=2,", ",2"},
+    {"replicate=2,", ""},
+    {"shard=2,", ",grad"},
+    {"shard=2,", ",state"},
+    {"replicate=2,shard=2,", ""},
+    {"shard=4,", ",2"},
+};
+
+/* Weights do not travel between ranks that share parts: their tables are whole. */
+static void whole_tables(Gen *g, const char *pass)
+{
+    for (int c = 0; !strcmp(pass, "graph") && c < g->classes.count; c++) {
+        Class *cls = g->classes.items[c];
+        for (int k = 0; k < cls->params.count; k++) {
+            ClassParam *p = &cls->params.items[k];
+            if (strstr(p->name, "embed") || strstr(p->name, "wte") ||
+                strstr(p->name, "wpe"))
+                p->mark = (PartState){0};
+        }
+    }
+}
+
+static Gen *open_case(const char *folder, const Case *c)
+{
+    Gen *g = models_open(folder, c->model, c->sets);
+    models_set(g, gen_printf(g, "parts.tensor=%d", c->parts));
+    return g;
+}
+
+static void test_case(const char *folder, const Case *c, int choices, uint64_t seed)
+{
+    Gen *plain = open_case(folder, c);
+    Interpretation want;
+    models_set(plain, "mesh={shard=1}");
+    models_plan_case(plain, NULL, whole_tables);
+    interpret_spread(plain);
+    want = models_run(plain, 0);
+    models_check(!want.fault, "%s in %d parts: plain run: %s", c->model, c->parts,
+                 want.fault);
+    models_check(models_finite(plain, &want), "%s: plain run: a loss is not finite",
+                 c->model);
+    for (int k = 0; k < choices; k++) {
+        uint64_t r = seed * 100 + (uint64_t)k;
+        Gen *g = open_case(folder, c);
+        int ranks = 1 << models_pick(&r, 1, 3), kind, beside;
+        const char *text;
+        Interpretation got;
+        ranks = k == 0 || ranks > c->parts ? c->parts : ranks;
+        beside = ranks == 8 ? 4 : 6; /* up to 16 ranks */
+        kind = (int)models_pick(&r, 0, beside);
+        text = gen_printf(g, "{%stensor=%d}%s", meshes[kind][0], ranks, meshes[kind][1]);
+        text = models_choose(g, &r, text);
+        models_plan_case(g, k & 1 ? &r : NULL, whole_tables);
+        models_check(g->numerics_hash == plain->numerics_hash,
+                     "%s%s: another numerics hash", c->model, text);
+        got = models_run(g, (uint64_t)k);
+        models_check(same_state(&want, &got), "%s%s: %s", c->model, text,
+                     got.fault ? got.fault : "other bits");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int choices = argc > 2 ? atoi(argv[2]) : 4;
+    uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
+    if (argc < 2) {
+        fprintf(stderr, "usage: test_parts FOLDER [choices] [seed]\n");
+        return 2;
+    }
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        test_case(argv[1], &cases[c], choices, seed + c);
+    printf("%d passed, %d failed\n", models_passed, models_failed);
+    return models_failed ? 1 : 0;
+}
