@@ -44,9 +44,9 @@ static const RtTrainer trainer = {.world_size = RANKS, .n_places = 7};
 
 /* ---- what the file calls of the runtime ------------------------------------------ */
 
-bool rt_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
-             const RtSecret *secret, const RtShared *shared, int64_t until_ns,
-             RtLink **links, int *n_links, char *error)
+bool rt_meet_links(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
+                   const RtSecret *secret, const RtShared *shared, int64_t until_ns,
+                   RtLink **links, int *n_links, char *error)
 {
     (void)t, (void)f, (void)j, (void)secret, (void)shared, (void)until_ns, (void)links;
     (void)n_links, (void)error;

@@ -437,7 +437,8 @@ bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
                  (long long)bytes, strerror(errno));
         return false;
     }
-    if (!rt_meet(t, f, j, secret, shared, patience_ns, &net.link, &net.links, error))
+    if (!rt_meet_links(t, f, j, secret, shared, patience_ns, &net.link, &net.links,
+                       error))
         return false;
     net.told = calloc((size_t)t->world_size, sizeof *net.told);
     bool enough = net.told != NULL;

@@ -58,8 +58,8 @@ bool rt_place_listen(const RtPlace *p, RtDoor *d, const char **why, bool *again,
 /* ---- rt_meet.c ------------------------------------------------------------------- */
 
 /* The links of this machine, once all have met; or false with the reason. */
-bool rt_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
-             const RtSecret *secret, const RtShared *shared, int64_t patience_ns,
-             RtLink **links, int *n_links, char *error);
+bool rt_meet_links(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
+                   const RtSecret *secret, const RtShared *shared, int64_t patience_ns,
+                   RtLink **links, int *n_links, char *error);
 
 #endif

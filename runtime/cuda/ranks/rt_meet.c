@@ -439,9 +439,9 @@ static bool visit(Meeting *m)
 
 /* ---- both ------------------------------------------------------------------------ */
 
-bool rt_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
-             const RtSecret *secret, const RtShared *shared, int64_t patience_ns,
-             RtLink **links, int *n_links, char *error)
+bool rt_meet_links(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
+                   const RtSecret *secret, const RtShared *shared, int64_t patience_ns,
+                   RtLink **links, int *n_links, char *error)
 {
     static Meeting m;
     m = (Meeting){.trainer = t,
