@@ -21,7 +21,7 @@ local rows = {
     reduction = { "reduction=library", base = "mesh.shard=4" },
 
     ["parts.dtype"] = false, -- has one value so far
-    ["parts.tensor"] = { "parts.tensor=2" },
+    ["parts.tensor"] = { "parts.tensor=2", base = "model.heads=4 model.vocab=260" },
 
     ["dtypes.param"] = { "dtypes.param=bf16" },
     ["dtypes.reduce"] = { "dtypes.reduce=bf16" },
@@ -108,6 +108,7 @@ local rows = {
 
     ["mesh.replicate"] = { "mesh.replicate=2" },
     ["mesh.shard"] = { "mesh.shard=2" },
+    ["mesh.tensor"] = { "mesh.tensor=2", base = "model.heads=4 model.vocab=260 parts.tensor=2" },
     ["mesh.node"] = { "mesh.node=2", base = "mesh.shard=4" },
     strategy = { "strategy=no_shard", base = "mesh.shard=2" },
     reshard_after_forward = { "reshard_after_forward=false", base = "mesh.shard=2" },
