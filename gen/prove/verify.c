@@ -304,6 +304,7 @@ const char *verify_unroll(Gen *g)
         if (p->ins.items[id].kind == INS_SPAN) {
             bad = check_span(g, &p->ins.items[id], &next_binding);
             bad = bad ? bad : verify_saved(g, &p->ins.items[id]);
+            bad = bad ? bad : verify_room(g, &p->ins.items[id]);
         }
     }
     bad = bad ? bad : verify_operands(g);

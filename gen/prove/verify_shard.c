@@ -36,6 +36,24 @@ static bool verify_boxes(const Param *p)
     return p->sections.n == 0 || whole == p->decl->dim[p->cut_dim];
 }
 
+/* In parts: the boxes are the pieces that each part computes with, on its rank. */
+static bool verify_parts(const Gen *g, const Param *p)
+{
+    const PartState *mark = &p->decl->mark;
+    const RankBits axes = g->model.mesh.axis[AXIS_TENSOR].bits;
+    if (!g->in_parts)
+        return true;
+    if (mark->kind != PART_CUT)
+        return p->boxes <= 1 && p->axes == 0;
+    if (p->boxes != g->model.parts_tensor || p->axes != axes || p->cut_dim != mark->dim ||
+        p->sections.n != mark->sections.n)
+        return false;
+    for (int k = 0; k < p->sections.n; k++)
+        if (p->sections.elems[k] != mark->sections.elems[k])
+            return false;
+    return true;
+}
+
 /* All parameters of a segment share its key, and no two segments of a unit do. */
 static const char *verify_keys(Gen *g, const Segment *s)
 {
@@ -57,7 +75,7 @@ static const char *verify_keys(Gen *g, const Segment *s)
             return gen_printf(g, "segment %s of %s has %s of %s", s->name,
                               dtype_name(s->dtype), p->name, dtype_name(p->decl->dtype));
         }
-        if (p->axes != s->axes || !verify_boxes(p)) {
+        if (p->axes != s->axes || !verify_boxes(p) || !verify_parts(g, p)) {
             return gen_printf(g, "segment %s: %s is not cut as it says", s->name,
                               p->name);
         }

@@ -8,8 +8,7 @@
  * 16 skewed ranks under random legal orders. All must give the same bits, and the same
  * numerics hash. Then faults: a checker names each, or the bits show it, or both. Prints
  * 'N passed, N failed'. */
-#include "test_models.h"
-#include "test_split.h"
+#include "test_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +101,23 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
     }
 }
 
+static const Case faulty = {"small_llama", 4, {LLAMA(4, 4, 2, 8, 4), NULL}};
+
+static Gen *open_faulty(const char *folder, const char *mesh)
+{
+    Gen *g = open_case(folder, &faulty);
+    models_set(g, gen_printf(g, "mesh=%s", mesh));
+    models_plan_case(g, NULL, whole_tables);
+    return g;
+}
+
+static void damage_plans(const char *folder)
+{
+    Interpretation want = models_run(open_faulty(folder, "{tensor=2}"), 3);
+    models_check(!want.fault, "without a fault: %s", want.fault);
+    test_parts_faults(open_faulty, folder, &want);
+}
+
 int main(int argc, char **argv)
 {
     int choices = argc > 2 ? atoi(argv[2]) : 4;
@@ -112,6 +128,7 @@ int main(int argc, char **argv)
     }
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         test_case(argv[1], &cases[c], choices, seed + c);
+    damage_plans(argv[1]);
     printf("%d passed, %d failed\n", models_passed, models_failed);
     return models_failed ? 1 : 0;
 }

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verify_room.c: do a span's values fit into their buffers? In: the instructions of
+ * unroll, slabs and boundary values of classes. Out: NULL or what is wrong with one call.
+ *
+ * A rank that computes several parts has a slab for each in every buffer of values, one
+ * behind the other at the next multiple of ARENA_ALIGN_BYTES. */
+#include "plan/plan.h"
+#include "prove/verify.h"
+
+typedef struct Room {
+    Gen *g;
+    const Instr *i;
+    int64_t parts; /* that a rank computes */
+    const char *bad;
+} Room;
+
+static void check_buffer(Room *x, int buffer, int64_t bytes)
+{
+    const Buffer *b = buffer >= 0 ? &x->g->prog.bufs.items[buffer] : NULL;
+    const int64_t units = (bytes + ARENA_ALIGN_BYTES - 1) / ARENA_ALIGN_BYTES;
+    const int64_t need = (x->parts - 1) * units * ARENA_ALIGN_BYTES + bytes;
+
+    if (b && !x->bad && b->bytes < need)
+        x->bad = gen_printf(x->g, "%s: %s has %lld bytes, but %lld are used",
+                            ins_label(x->g, x->i), b->name, (long long)b->bytes,
+                            (long long)need);
+}
+
+static void check_values(Room *x, int first, Value *const *values, int n)
+{
+    for (int k = 0; first >= 0 && values && k < n; k++)
+        if (values[k])
+            check_buffer(x, first + k, values[k]->bytes);
+}
+
+const char *verify_room(Gen *g, const Instr *i)
+{
+    const Block *b = &g->blocks.items[i->block];
+    const Class *c = b->cls;
+    const bool some = b->keep == KEEP_SOME;
+    Room x = {.g = g, .i = i, .parts = 1};
+
+    if (g->in_parts)
+        x.parts =
+            g->model.parts_tensor /
+            (INT64_C(1) << __builtin_popcount(g->model.mesh.axis[AXIS_TENSOR].bits));
+    check_values(&x, i->in, c->inputs, c->n_inputs);
+    check_values(&x, i->d_in, c->d_inputs, c->n_inputs);
+    check_values(&x, i->out, c->outputs, c->n_outputs);
+    check_values(&x, i->d_out, c->d_outputs, c->n_outputs);
+    check_buffer(&x, i->saved, some ? c->kept_bytes : c->saved_bytes);
+    check_buffer(&x, i->dropped, c->dropped_bytes);
+    check_buffer(&x, i->scratch,
+                 i->phase == PHASE_EVALUATE   ? c->evaluate.scratch_bytes
+                 : i->phase == PHASE_BACKWARD ? c->backward.scratch_bytes
+                                              : c->forward.scratch_bytes);
+    return x.bad;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_parts_faults.c: plans in parts, damaged on purpose, one fault at a time. A checker
+ * names each, and the interpreter shows it where the table says so. Then each wait in
+ * turn is removed: a checker says what may go wrong, or else random orders give the same
+ * bits.
+ */
+#include "test_parts.h"
+
+#include <string.h>
+
+typedef struct Fault {
+    const char *name;
+    bool (*plant)(Gen *g); /* false: there is no such place */
+    const char *(*check)(Gen *g);
+    const char *named; /* in what the checker says */
+    bool shows;        /* the interpreter ends with other bits, or with a fault */
+} Fault;
+
+/* ---- buffers and boxes ----------------------------------------------------------- */
+
+/* The first call of a span in the last micro-step that joins ranks. */
+static Instr *joint(Gen *g)
+{
+    for (int id = g->prog.first[VARIANT_LAST]; id < g->prog.ins.count; id++)
+        if (g->prog.ins.items[id].kind == INS_SPAN && g->prog.ins.items[id].group)
+            return &g->prog.ins.items[id];
+    return NULL;
+}
+
+static bool shrink(Gen *g, BufKind kind)
+{
+    for (int b = 0; b < g->prog.bufs.count; b++) {
+        Buffer *buf = &g->prog.bufs.items[b];
+
+        if (buf->kind == kind && buf->bytes > ARENA_ALIGN_BYTES) {
+            buf->bytes /= plan_parts(g);
+            return plan_parts(g) > 1;
+        }
+    }
+    return false;
+}
+
+static bool plant_one_saved(Gen *g)
+{
+    return shrink(g, BUF_SAVED);
+}
+
+static bool plant_one_scratch(Gen *g)
+{
+    return shrink(g, BUF_SCRATCH);
+}
+
+static bool plant_one_boundary(Gen *g)
+{
+    return shrink(g, BUF_BOUNDARY);
+}
+
+/* A part computes with the box of the next one. */
+static bool next_box(Gen *g, bool grad)
+{
+    for (int k = 0; k < g->prog.n_bindings; k++) {
+        struct Binding *b = &g->prog.bindings[k];
+        const Instr *i = &g->prog.ins.items[b->ins];
+        const Param *p = &g->params.items[g->blocks.items[i->block].param[b->param]];
+        const int size = dtype_bytes(grad ? g->model.reduce_dtype
+                                          : g->segments.items[p->segment].dtype);
+
+        if (b->grad == grad && p->boxes > 1 && layout_held_boxes(p) > 1) {
+            b->offset_bytes += layout_box_stride(p) * size;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool plant_next_weights(Gen *g)
+{
+    return next_box(g, false);
+}
+
+static bool plant_next_gradient(Gen *g)
+{
+    return next_box(g, true);
+}
+
+static bool plant_one_section(Gen *g)
+{
+    for (int i = 0; i < g->params.count; i++)
+        if (g->params.items[i].sections.n > 1) {
+            g->params.items[i].sections.n = 0;
+            return true;
+        }
+    return false;
+}
+
+/* ---- meets ----------------------------------------------------------------------- */
+
+static bool plant_alone(Gen *g)
+{
+    Instr *i = joint(g);
+
+    if (i)
+        i->group = 0;
+    return i != NULL;
+}
+
+/* Peers read a buffer of the span that nothing says they do. */
+static bool plant_unseen(Gen *g)
+{
+    Instr *i = joint(g);
+
+    for (int a = 0; i && a < i->n_access; a++)
+        if (i->access[a].remote) {
+            i->access[a] = i->access[--i->n_access];
+            return true;
+        }
+    return false;
+}
+
+/* ---- the faults ------------------------------------------------------------------ */
+
+static const Fault faults[] = {
+    {"one slab of saved values for all parts", plant_one_saved, verify_unroll,
+     "bytes, but", true},
+    {"one slab of scratch for all parts", plant_one_scratch, verify_unroll, "bytes, but",
+     true},
+    {"one boundary value for all parts", plant_one_boundary, verify_unroll, "bytes, but",
+     true},
+    {"the next part's weights", plant_next_weights, verify_unroll, "at the wrong place",
+     true},
+    {"the next part's gradient", plant_next_gradient, verify_unroll, "at the wrong place",
+     true},
+    {"q, k and v stored as one", plant_one_section, verify_shard, "not cut as it says",
+     true},
+    {"a span that joins no ranks", plant_alone, verify_schedule, "does not join", true},
+    {"an access of peers unsaid", plant_unseen, verify_schedule, "read values unseen",
+     false},
+};
+
+static void judge(Gen *g, const Fault *f, const Interpretation *want)
+{
+    const char *bad = f->check(g);
+    Interpretation got;
+
+    models_check(bad && strstr(bad, f->named), "%s: %s", f->name,
+                 bad ? bad : "not noticed");
+    if (!f->shows)
+        return;
+    got = models_run(g, 3);
+    models_check(!same_state(want, &got), "%s: and no bit shows it", f->name);
+}
+
+static void without_wait(Gen *g, Instr *i, int w, const Interpretation *want)
+{
+    const int on = i->waits[w], last = --i->n_waits;
+    const char *bad;
+
+    i->waits[w] = i->waits[last];
+    i->waits[last] = on;
+    bad = verify_schedule(g);
+    bad = bad ? bad : verify_place(g);
+    for (uint64_t order = 0; order < 3 && !bad; order++) {
+        Interpretation got = models_run(g, order + 50);
+
+        models_check(same_state(want, &got), "without a wait for %s: %s",
+                     ins_label(g, &g->prog.ins.items[on]),
+                     got.fault ? got.fault : "other bits, unforeseen");
+    }
+    i->waits[last] = i->waits[w];
+    i->waits[w] = on;
+    i->n_waits++;
+    if (bad)
+        models_passed++;
+}
+
+static void remove_waits(Gen *g, const Interpretation *want)
+{
+    for (int id = 0; id < g->prog.ins.count; id++)
+        for (int w = 0; w < g->prog.ins.items[id].n_waits; w++)
+            without_wait(g, &g->prog.ins.items[id], w, want);
+}
+
+void test_parts_faults(PartsOpen *open, const char *folder, const Interpretation *want)
+{
+    for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {
+        Gen *g = open(folder, "{tensor=2}");
+        bool planted = faults[k].plant(g);
+
+        models_check(planted, "%s: no place for it", faults[k].name);
+        if (planted)
+            judge(g, &faults[k], want);
+    }
+    for (const SplitFault *f = legs_faults; f->name; f++) {
+        Gen *g = open(folder, "{tensor=1}");
+        const Fault leg = {f->name, f->plant, verify_legs, f->named,
+                           !strstr(f->named, "workspace")};
+
+        if (f->plant(g))
+            judge(g, &leg, want);
+    }
+    remove_waits(open(folder, "{shard=2,tensor=2}"), want);
+}
