@@ -306,6 +306,7 @@ typedef struct RtParts {
     int here;                        /* the number of parts that this rank computes: */
     int first;                       /* this one of all, and those that follow */
     int all;
+    int32_t number[RT_MAX_PARTS];    /* of this rank's parts, for kernels that must know theirs */
     const void *from[RT_MAX_PARTS];  /* of a meet: what this rank's parts have */
     void *to[RT_MAX_PARTS];
 } RtParts;

@@ -94,8 +94,10 @@ static int64_t push_args(Emit *e, const Node *n, int64_t *out)
         adds = adds || (i >= n->n_in && n->op->out[i - n->n_in].may_add);
         *out = i == n->n_in ? at : *out;
         if (v->kind == VAL_DATA) {
-            push_arg(e, gen_printf(e->g, "rt_local(rt, rt->trainer->%s_offset)",
-                                   data_names[v->index]));
+            push_arg(e, v->index == DATA_PART
+                            ? "rt_parts(rt)->number"
+                            : gen_printf(e->g, "rt_local(rt, rt->trainer->%s_offset)",
+                                         data_names[v->index]));
             continue;
         }
         push_arg(e, gen_printf(e->g, "(void *)(at + %" PRId64 ")", at));

@@ -122,7 +122,8 @@ static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c
             return in_place_of(e, v, &c->saved.items[v->loc_index]);
         return local_name(e, kernels, v->name);
     case LOC_DATA:
-        return local_name(e, kernels, v->name);
+        return v->loc_index == DATA_PART ? "&parts->number[p]"
+                                         : local_name(e, kernels, v->name);
     case LOC_SCRATCH:
         return member(e, "scratch", v, scratch_value(e->g, c, s->phase, v));
     case LOC_NONE:

@@ -395,7 +395,7 @@ static int op_call(lua_State *L)
     return n->n_out;
 }
 
-const char *const data_names[N_DATA] = {"tokens", "targets", "starts", "row"};
+const char *const data_names[N_DATA] = {"tokens", "targets", "starts", "row", "part"};
 
 /* ---- g --------------------------------------------------------------------------- */
 

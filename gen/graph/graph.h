@@ -60,9 +60,12 @@ typedef struct Choice {
     const Cut *cut; /* NULL: every part computes all of it */
     PartState *part;     /* of inputs, as they must be; then of outputs, as they will be */
 } Choice;
-/* Per node, in order; fills Value.part of nodes' outputs. Values have whole shapes. Needs a protected
- * call. */
-Choice *split_choose(Gen *g, const Class *c);
+/* Per node, in order; fills Value.part of nodes' outputs. Values have whole shapes. Nodes are replaced
+ * by split_ops. Needs a protected call. */
+Choice *split_choose(Gen *g, Class *c);
+/* split_ops.c: the node at this place becomes those that its rule builds for parts, if it is due;
+ * how many nodes are there now. Needs a protected call. */
+int split_ops(Gen *g, Class *c, int at);
 /* The node as one part computes it: dims and attributes of the part; inferred. Needs a protected
  * call. */
 Node *split_part_node(Gen *g, const Node *n, const Choice *choice);

@@ -12,15 +12,16 @@ enum { MAX_DIMS = 4 };
 
 /* The data of a micro-batch. starts: the index, in its sequence, of the first token of each token's
  * document; only with packed documents. The target of a masked token is -1. row, [1]: the token
- * whose logits evaluation returns; no architecture reads it. */
-enum { DATA_TOKENS, DATA_TARGETS, DATA_STARTS, DATA_ROW, N_DATA };
+ * whose logits evaluation returns; no architecture reads it. part, [1]: the number of the part of
+ * parts.tensor that is computed; only ops that split_ops.c builds read it. */
+enum { DATA_TOKENS, DATA_TARGETS, DATA_STARTS, DATA_ROW, DATA_PART, N_DATA };
 extern const char *const data_names[N_DATA];
 
 typedef enum {
     VAL_NODE,    /* an output of a node */
     VAL_PARAM,   /* a parameter, as gathered, in param dtype */
     VAL_INPUT,   /* block input (the previous block's output) */
-    VAL_DATA,    /* i32 [micro_batch * seq], row [1]: one of data_names */
+    VAL_DATA,    /* i32 [micro_batch * seq]; row, part [1]: one of data_names */
     VAL_DOUT,    /* gradient of a block output, from the next block's backward */
 } ValueKind;
 
@@ -101,7 +102,8 @@ struct Node {
     /* fuse.c: the nodes that a fused node replaced, for checks and dumps */
     int n_replaced;
     Node **replaced;
-    const OpRule *part_of;   /* fuse_split.c: the fused op that it is a part of; else NULL */
+    const OpRule *part_of;   /* the fused op that it is a part of (fuse_split.c), or the op that it
+                              * stands for in parts (split_ops.c); else NULL */
     Pos pos;                 /* the architecture's call; forward nodes only */
 };
 

@@ -390,8 +390,8 @@ void span_make_args(Gen *g, Class *c, Span *s)
     for (int i = 0; i < g->consts.count; i++)
         if (touched(s, LOC_CONST, i))
             add_arg(g, s, ARG_CONST, i, g->consts.items[i].value);
-    for (int i = 0; i < N_DATA; i++)
-        if (touched(s, LOC_DATA, i))
+    for (int i = 0; i < N_DATA; i++) /* a part's number comes with the parts */
+        if (i != DATA_PART && touched(s, LOC_DATA, i))
             add_arg(g, s, ARG_DATA, i, touched(s, LOC_DATA, i));
     for (int i = 0; c && i < c->n_inputs; i++)
         if (touched(s, LOC_IN, i))

@@ -10,6 +10,7 @@
  * 2. split_choose.c chooses for each node, forward and backward alike, along which axis
  *    it is cut. Hence the meets of the backward are the gradients of those of the
  *    forward: of a gather a sum, of a sum a gather, of a turn the opposite turn.
+ *    A node whose parts are other ops is replaced first: split_ops.c.
  * 3. Meets are inserted before the first node that needs them. A value is gathered again
  *    for the backward, so that what is kept is cut; a sum is made once.
  * 4. The gradient of a parameter that is cut is its piece, and that of a whole one is

@@ -2,12 +2,13 @@
 /* split_choose.c: along which axis each node is computed in parts. In: a class of whole
  * values, of which parameters, inputs and gradients from outside have their part; `cuts`
  * of the ops' rules. Out: a choice per node, and the part of each of its outputs. Changes
- * no shape.
+ * no shape. A node whose parts are other ops is replaced first (split_ops.c).
  *
  * Nodes are taken in order, and of all ways that a rule allows for the call the cheapest
- * is taken: first the one that moves the fewest bytes of parameters (a mark says where
- * these lie), then one that divides the work, then the one that moves the fewest bytes of
- * other values, then the one that needs the fewest inputs otherwise than they are. */
+ * is taken: first the one that moves the fewest bytes of cut parameters and their
+ * gradients (a mark says where these lie), then one that divides the work, then the one
+ * that moves the fewest bytes of other values, then the one that needs the fewest inputs
+ * otherwise than they are. */
 #include "graph/graph.h"
 
 #include <string.h>
@@ -27,6 +28,10 @@ typedef struct Chooser {
         Needed *items;
         int count, cap;
     } needed;
+    struct {
+        Choice *items;
+        int count, cap;
+    } choices; /* per node so far */
 } Chooser;
 
 typedef struct Price {
@@ -218,7 +223,12 @@ static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
         if (v->loc == LOC_GRAD) {
             const PartState want = split_gradient(x->c, v);
 
-            price.bytes += moved(x, v, made, &want);
+            const double bytes = moved(x, v, made, &want);
+
+            if (want.kind == PART_CUT)
+                price.param_bytes += bytes;
+            else
+                price.bytes += bytes;
         }
     }
     return price;
@@ -256,20 +266,25 @@ static Choice choose(const Chooser *x, const Node *n)
     return best;
 }
 
-Choice *split_choose(Gen *g, const Class *c)
+Choice *split_choose(Gen *g, Class *c)
 {
     Chooser x = {.g = g, .c = c, .parts = g->model.parts_tensor};
-    Choice *choices = gen_alloc(g, sizeof *choices * (size_t)(c->nodes.count + 1));
+    int built = 0; /* nodes before this one are not replaced again */
 
     for (int i = 0; i < c->nodes.count; i++) {
-        const Node *n = c->nodes.items[i];
+        const Node *n;
+        Choice choice;
 
-        builder_get(g)->blame = n->pos;
-        choices[i] = choose(&x, n);
+        builder_get(g)->blame = c->nodes.items[i]->pos;
+        if (i >= built)
+            built = i + split_ops(g, c, i);
+        n = c->nodes.items[i];
+        choice = choose(&x, n);
+        *gen_push(g, &x.choices) = choice;
         for (int k = 0; k < n->n_in; k++)
-            *gen_push(g, &x.needed) = (Needed){n->in[k], n->phase, choices[i].part[k]};
+            *gen_push(g, &x.needed) = (Needed){n->in[k], n->phase, choice.part[k]};
         for (int k = 0; k < n->n_out; k++)
-            n->out[k]->part = choices[i].part[n->n_in + k];
+            n->out[k]->part = choice.part[n->n_in + k];
     }
-    return choices;
+    return x.choices.items;
 }

@@ -45,6 +45,9 @@
 --     cuts      = { t = { dw = "sum" }, heads = { qkv = { 2, "heads", "kv_heads" }, ... } },
 --                                  axes along which parts of a call are calls of the same op:
 --                                  gen/lua/op_cuts.lua
+--     in_parts  = { w = 1, ops = function(g, n, part, parts) return { y = value } end },
+--                                  what parts compute in place of the op where w is cut along its first
+--                                  dim: gen/lua/op_cuts.lua
 --     check     = function(n) return problem end,
 --     workspace = function(n) return bytes end,   n.elem_bytes: of the first input's dtype (after
 --                                  ids: of the next one's), n.acc_bytes: of the dtype of sums
@@ -89,7 +92,7 @@ local fmt = string.format
 local keys = {
   doc = "string", arithmetic = "number", canonical = "string", role = "string",
   evaluates = "string", scaled = "boolean", same_bits = "boolean", inputs = "table", attrs = "table",
-  outputs = "table", axes = "table", cuts = "table", check = "function",
+  outputs = "table", axes = "table", cuts = "table", in_parts = "table", check = "function",
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
   bytes = "function", bytes_cuda = "function", cost = "string", products = "function",

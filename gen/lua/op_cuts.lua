@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- op_cuts.lua: along which axes parts of a call are calls of the same op. In: a check of
--- gen/lua/op.lua whose operands and dims are known. Out: `cuts` in the plain form that
--- gen/ops/cuts.c reads; problems of the check. The language:
+-- op_cuts.lua: along which axes parts of a call are calls of the same op, and what parts compute in its
+-- place. In: a check of gen/lua/op.lua whose operands and dims are known. Out: `cuts` and `in_parts` in the
+-- plain form that gen/ops/cuts.c reads; problems of the check. The language:
 --
 --   cuts = { t = { dw = "sum" }, heads = { qkv = { 2, "heads", "kv_heads" }, ... } }
 --
@@ -18,6 +18,15 @@
 --   when = function(n) ... end    false: this call cannot be cut so
 -- An axis that is not listed is never cut, and a call whose part fails the rule's `check` is not.
 -- Tests cut random cases by every axis and compare with the whole.
+--
+--   in_parts = { w = 1, ops = function(g, n, part, parts)
+--     return { y = g.embed { n.tokens, n.w, part, parts = parts } }
+--   end }
+--
+-- Where w is cut along its first dim (if w is an output: the parameter whose gradient it is), the ops that
+-- the function calls take the call's place. It gets whole values, as `backward` does, and returns the call's
+-- outputs. part: i32 [parts], the parts' numbers 0, 1, ...; it is cut, so part p has [1], its own number,
+-- and all parts can run one function.
 
 local fmt = string.format
 
@@ -122,7 +131,36 @@ local function cut_of(check, axis, says)
   return cut
 end
 
--- Axes by which a call may be computed in parts.
+-- Ops that take the call's place.
+local function check_in_parts(check)
+  local rule, says, by = check.rule, check.rule.in_parts, nil
+  if not says then return end
+  for _, key in ipairs(sorted_keys(says)) do
+    if key ~= "ops" and not check.operands[key] then
+      check:bad("in_parts", key, fmt("in_parts has %s, which is not an operand", tostring(key)),
+                "it has ops, and the operand that is cut with its dim: w = 1")
+    elseif key ~= "ops" and (by or math.type(says[key]) ~= "integer" or says[key] < 1 or says[key] > 4) then
+      check:bad("in_parts", key, by and fmt("in_parts depends on %s and on %s", by, key)
+                or fmt("%s of in_parts is %s, not a dim", key, tostring(says[key])),
+                "say one operand: w = 1")
+    elseif key ~= "ops" then
+      by = key
+    end
+  end
+  if type(says.ops) ~= "function" then
+    check:bad("in_parts", nil, "in_parts has no function ops",
+              "say ops = function(g, n, part, parts) return { y = value } end")
+  elseif not by and check.inputs_good then
+    check:bad("in_parts", nil, "in_parts does not say which operand is cut", "say it with its dim: w = 1")
+  end
+  if rule.expands or check.optimizer then
+    check:bad("in_parts", nil, rule.expands and "the ops that a fused op stands for have in_parts"
+              or "an optimizer has no in_parts", "leave it out")
+  end
+  check.out.in_parts = by and { operand = by, dim = says[by] }
+end
+
+-- Axes by which a call may be computed in parts, and ops in its place.
 return function(check)
   local out, rule = check.out, check.rule
   for _, axis in ipairs(sorted_keys(rule.cuts or {})) do
@@ -143,4 +181,5 @@ return function(check)
     check:bad("cuts", nil, rule.expands and "the ops that a fused op stands for have cuts"
               or "an optimizer has no cuts", "leave it out")
   end
+  check_in_parts(check)
 end

@@ -23,6 +23,11 @@ return function(rule, word)
       form.outputs[#form.outputs + 1] = output
     end
   end
+  if rule.in_parts then
+    for name in next, gone do
+      if rule.in_parts[name] then form.in_parts = nil end
+    end
+  end
   form.doc = (rule.doc or rule.outputs[1][1]) .. "; without " .. table.concat(names, ", ")
   form.expands = rule.expands and function(g, n)
     local values = rule.expands(g, n)

@@ -88,6 +88,11 @@ void cuts_read(Gen *g, OpInfo *info)
         lua_pop(L, 1);
     }
     lua_pop(L, 1);
+    if (lua_getfield(L, -1, "in_parts") == LUA_TTABLE) {
+        info->parts_by = read_text(g, "operand");
+        info->parts_dim = (int)read_number(L, "dim") - 1;
+    }
+    lua_pop(L, 1);
 }
 
 /* ---- of a node ------------------------------------------------------------------- */

@@ -61,6 +61,8 @@ typedef struct OpInfo {
     AttrSpec *attrs;       /* sorted by key */
     Axis *axes;            /* sorted by dim */
     Cut *cuts;             /* sorted by axis */
+    const char *parts_by;  /* the operand of the rule's `in_parts`, or NULL: the op has none */
+    int parts_dim;         /* along which it is cut then, from 0 */
     const char *role;      /* "sum": adds two values of one shape; "optimizer"; or NULL */
     const char *evaluates; /* the op whose loss this one makes; or NULL */
     const char *form_of;   /* the op without whose optional outputs this form exists; or NULL */

@@ -70,7 +70,7 @@ typedef struct Unroller {
     int *consts, control;
     int logits, scratch_evaluate; /* -1: nothing evaluates, or needs scratch */
     int staging; /* -1: nothing is reduced over ranks, or not by us */
-    int data[N_DATA]; /* starts: -1 unless documents are packed */
+    int data[N_DATA]; /* -1: starts unless documents are packed, part */
     /* While one variant is written: */
     Variant variant;
     bool *param_written; /* by global parameter: its gradient has a first contribution */

@@ -135,7 +135,7 @@ static void shared_buffers(Unroller *u)
             g->consts.items[i].bytes);
     }
     for (int i = 0; i < N_DATA; i++) {
-        bool used = i != DATA_STARTS || m->packed, row = i == DATA_ROW;
+        bool used = i == DATA_STARTS ? m->packed : i != DATA_PART, row = i == DATA_ROW;
         u->data[i] = used ? unroll_buffer(u, BUF_DATA, SPACE_LOCAL, data_names[i],
                                           row ? "[1] i32" : what, row ? 4 : tokens * 4)
                           : -1;

@@ -335,6 +335,8 @@ static void check_args(const Lives *l, const Span *s)
                            v->loc == LOC_DOUT || v->loc == LOC_DATA ||
                            v->loc == LOC_CONST;
 
+            if (v->kind == VAL_DATA && v->index == DATA_PART)
+                continue; /* it comes with the parts */
             gen_require(v->loc != LOC_NONE &&
                             span_has(s, kind[v->loc], indexed ? v->loc_index : -1),
                         "%s: %s is not an argument of the span", s->name, v->name);
@@ -409,8 +411,17 @@ static void check_pieces(const Class *c, Phase phase)
     gen_require(at == whole->n_nodes, "%s: nodes outside its pieces", c->name);
 }
 
-/* Evaluation makes the loss, if the forward does not, and logits. It writes nothing else,
- * and reads only what exists after the forward. */
+/* A part's piece of the logits: a meet of the same span reads it. */
+static bool is_piece(const Span *s, const Value *v)
+{
+    for (int i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i]->op->collective && s->nodes[i]->in[0] == v)
+            return v->loc == LOC_SCRATCH;
+    return false;
+}
+
+/* Evaluation makes the loss, if the forward does not, and logits, in parts of pieces. It
+ * writes nothing else, and reads only what exists after the forward. */
 static void check_evaluate(Gen *g, const Lives *l)
 {
     const Class *c = l->c;
@@ -422,13 +433,15 @@ static void check_evaluate(Gen *g, const Lives *l)
 
         check_inferred(g, c, n);
         for (int k = 0; k < n->n_in; k++)
-            gen_require(n->in[k]->kind != VAL_DOUT && n->in[k]->loc != LOC_SCRATCH &&
-                            (!n->in[k]->def || n->in[k]->def->phase < PHASE_BACKWARD),
+            gen_require((n->op->collective && is_piece(s, n->in[k])) ||
+                            (n->in[k]->kind != VAL_DOUT && n->in[k]->loc != LOC_SCRATCH &&
+                             (!n->in[k]->def || n->in[k]->def->phase < PHASE_BACKWARD)),
                         "%s: evaluation reads %s", c->name, n->in[k]->name);
         for (int k = 0; k < n->n_out; k++) {
             losses += n->out[k]->loc == LOC_LOSS;
             logits += n->out[k]->loc == LOC_LOGITS;
-            gen_require(n->out[k]->loc == LOC_LOSS || n->out[k]->loc == LOC_LOGITS,
+            gen_require(n->out[k]->loc == LOC_LOSS || n->out[k]->loc == LOC_LOGITS ||
+                            is_piece(s, n->out[k]),
                         "%s: evaluation writes %s", c->name, n->out[k]->name);
         }
     }

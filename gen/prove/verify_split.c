@@ -9,7 +9,8 @@
  *    nodes, so they see the same meets in one order.
  * 3. A parameter's box is a piece of each section, and its gradient has the same piece.
  *    That of a whole parameter is whole.
- * 4. A block returns the parts that the next block takes; a loss is whole. */
+ * 4. A block returns the parts that the next block takes; a loss is whole.
+ * 5. Data is whole; of the parts' numbers each part has its own. */
 #include "graph/builder.h"
 #include "prove/verify.h"
 
@@ -211,13 +212,27 @@ static const char *check_gradient(const SplitCheck *x, const Value *v)
                             x->c->name, p->name);
 }
 
+/* Data is whole, but the parts' numbers: each part has its own. */
+static const char *check_data(const SplitCheck *x, const Value *v)
+{
+    int64_t parts = x->g->model.parts_tensor;
+    const PartState whole = {0}, own = {.kind = PART_CUT, .sections = {1, &parts}};
+
+    if (part_equal(&v->part, v->index == DATA_PART ? &own : &whole) &&
+        (v->index != DATA_PART || v->elems == 1))
+        return NULL;
+    return gen_printf(x->g, "%s: parts take %s as %s", x->c->name, v->name,
+                      part_text(x->g, &v->part));
+}
+
 static const char *check_params(const SplitCheck *x)
 {
     for (int i = 0; i < x->c->values.count; i++) {
         const Value *v = x->c->values.items[i];
-        const char *bad = v->kind == VAL_PARAM ? check_param(x, v)
-                          : v->loc == LOC_GRAD ? check_gradient(x, v)
-                                               : NULL;
+        const char *bad = v->kind == VAL_PARAM  ? check_param(x, v)
+                          : v->kind == VAL_DATA ? check_data(x, v)
+                          : v->loc == LOC_GRAD  ? check_gradient(x, v)
+                                                : NULL;
 
         if (bad)
             return bad;

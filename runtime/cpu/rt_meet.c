@@ -19,6 +19,8 @@ RtParts *rt_parts(Rt *rt)
     p->all = t->parts;
     p->here = t->parts / rt_group_ranks(t->tensor);
     p->first = rt_group_index(t->tensor, rt->rank) * p->here;
+    for (int i = 0; i < p->here; i++)
+        p->number[i] = p->first + i;
     return p;
 }
 

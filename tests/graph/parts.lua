@@ -2,7 +2,8 @@
 -- parts.lua OPS_FOLDERS GRAD_DUMP SPLIT_DUMP [faults]: does a graph in parts compute what the graph
 -- without does? In: what --dump=grad and --dump=split print. Both run on the same random values, in
 -- f64, by the ops' references: the second part by part, with meets between them. Every value that both
--- have, every gradient and the loss must agree within 1e-12 of its largest number.
+-- have, every gradient and the loss must agree within 1e-12 of its largest number; rows that are looked
+-- up to the bit, also where they are -0.0.
 -- With "faults": planted one at a time, each of them must show.
 -- Out: one line a class, "bad" where they differ; exit 1 then.
 local here = arg[0]:match("^(.*/)")
@@ -65,6 +66,18 @@ local function difference(name, part, whole, values, parts)
     end
 end
 
+-- What a sum over parts is that must be the whole value to the bit: that of rows which one part has.
+local function other_bits(name, part, whole, values, parts)
+    for p = 0, parts - 1 do
+        for k, at in ipairs(places(part, whole.shape, p, parts)) do
+            local got = values[p][name][k]
+            if string.pack("d", got) ~= string.pack("d", whole[at]) then
+                return ("%s of part %d: %a is not %a"):format(name, p, got, whole[at])
+            end
+        end
+    end
+end
+
 -- ---- a class in parts ------------------------------------------------------------------------
 
 local function run_meet(node, values, parts)
@@ -94,6 +107,7 @@ local function run_parts(class, inputs, parts, is_meet)
     for p = 0, parts - 1 do
         values[p] = {}
         for name, v in pairs(inputs) do values[p][name] = piece_of(v, part[name] or "whole", p, parts) end
+        values[p].part = { p, shape = { 1, elems = 1 } }
     end
     for _, nodes in ipairs { class.forward, class.backward } do
         for _, node in ipairs(nodes) do
@@ -111,17 +125,23 @@ local function outputs_of(class)
     local list = {}
     for _, nodes in ipairs { class.forward, class.backward } do
         for _, node in ipairs(nodes) do
-            for _, out in ipairs(node.out) do list[out.name] = out end
+            for _, out in ipairs(node.out) do
+                list[out.name], out.op, out.of = out, node.op, node.ins[1]
+            end
         end
     end
     return list
 end
 
 local function is_meet(node) return node.attrs.from ~= nil and node.attrs.to ~= nil end
+local function is_meet_of(out) return graph.rule(out.op).role == "collective" end
 
 -- Differences, and how many values were compared.
 local function check_class(class, split, setup, parts)
     local inputs, bad, count = inputs_of(class, setup), {}, 0
+    for _, p in ipairs(class.params) do
+        for k = 3, #inputs[p.ident], 7 do inputs[p.ident][k] = -0.0 end
+    end
     local whole = inputs_of(class, {}, inputs)
     run(class.forward, whole)
     run(class.backward, whole)
@@ -132,6 +152,13 @@ local function check_class(class, split, setup, parts)
     end
     for name in pairs(outputs_of(class)) do
         if out[name] then same(name, out[name].part, name) end
+    end
+    local of_whole = outputs_of(class)
+    for name, o in pairs(out) do
+        if is_meet_of(o) and of_whole[o.of] and of_whole[o.of].op == "embed" then
+            bad[#bad + 1] = other_bits(name, o.part, whole[o.of], values, parts)
+            count = count + 1
+        end
     end
     for i, v in ipairs(class.returns) do
         local name = split.returns[i].name
@@ -186,8 +213,105 @@ local function faults_of(class, parts)
     return list
 end
 
+-- In what ops compute that only parts need: { op, what is wrong, how that changes its operands, the
+-- attribute without which there is no such place }.
+local function copy(list)
+    local t = { shape = list.shape }
+    for k, v in ipairs(list) do t[k] = v end
+    return t
+end
+local function shifted(key)
+    return function(n)
+        n[key] = copy(n[key])
+        for k, v in ipairs(n[key]) do n[key][k] = v >= 0 and v + 1 or v end
+    end
+end
+-- f(list of each part's stats of a token), which it may change.
+local function of_stats(f)
+    return function(n)
+        n.stats = copy(n.stats)
+        for i = 0, n.t - 1 do
+            local parts = {}
+            for k = 0, n.p - 1 do
+                local at = (k * n.t + i) * n.c
+                parts[k + 1] = setmetatable({}, {
+                    __index = function(_, s) return n.stats[at + s] end,
+                    __newindex = function(_, s, v) n.stats[at + s] = v end,
+                })
+            end
+            f(parts)
+        end
+    end
+end
+
+local wrong_ops = {
+    { "embed", "takes the rows of the next part", shifted "part" },
+    { "embed", "looks up the row after", shifted "tokens" },
+    { "embed_bwd", "takes the rows of the next part", shifted "part" },
+    { "embed_bwd", "adds to the row after", shifted "tokens" },
+    { "cross_entropy_part", "takes the classes of the next part", shifted "part" },
+    { "cross_entropy_part", "takes the class after", shifted "targets" },
+    { "cross_entropy_bwd", "takes the classes of the next part", shifted "part" },
+    { "cross_entropy_bwd", "takes the class after", shifted "targets" },
+    { "cross_entropy_join", "does not rescale sums", of_stats(function(parts)
+        local top = -math.huge
+        for _, stats in ipairs(parts) do top = math.max(top, stats[1]) end
+        for _, stats in ipairs(parts) do stats[1] = top end
+    end) },
+    { "cross_entropy_join", "lacks a part", of_stats(function(parts) parts[#parts][2] = 0.0 end) },
+    { "cross_entropy_join", "adds the target's logit twice", of_stats(function(parts)
+        for _, stats in ipairs(parts) do stats[3] = 2 * stats[3] end
+    end) },
+    { "cross_entropy_join", "smooths over one part", of_stats(function(parts)
+        for k = 2, #parts do parts[k][4] = 0.0 end
+    end), "smoothing" },
+}
+
+local function wrong_op(op, change)
+    return function()
+        local rule = graph.rule(op)
+        local old = rule.reference
+        rule.reference = function(n)
+            if n.part or n.stats then change(n) end
+            return old(n)
+        end
+        return function() rule.reference = old end
+    end
+end
+
+-- Rows of 0.0 in place of -0.0 for what other parts have.
+local function zeros_of_others()
+    local rule = graph.rule "embed"
+    local old = rule.reference
+    rule.reference = function(n)
+        old(n)
+        for k, v in ipairs(n.part and n.y or {}) do
+            if v == 0 then n.y[k] = 0.0 end
+        end
+    end
+    return function() rule.reference = old end
+end
+
+local function op_faults(class, list)
+    local has = {}
+    for _, nodes in ipairs { class.forward, class.backward } do
+        for _, node in ipairs(nodes) do
+            local last = node.ins[#node.ins]
+            if last == "part" or node.op == "cross_entropy_join" then has[node.op] = node end
+        end
+    end
+    for _, fault in ipairs(wrong_ops) do
+        local node = has[fault[1]]
+        if node and (not fault[4] or node.attrs[fault[4]] > 0) then
+            list[#list + 1] = { fault[1] .. " " .. fault[2], wrong_op(fault[1], fault[3]) }
+        end
+    end
+    if has.embed then list[#list + 1] = { "other parts' rows are 0.0", zeros_of_others } end
+    return list
+end
+
 local function check_faults(class, split, setup, parts)
-    local missed, list = {}, faults_of(split, parts)
+    local missed, list = {}, op_faults(split, faults_of(split, parts))
     for _, fault in ipairs(list) do
         local undo = fault[2]()
         local ok, bad = pcall(check_class, class, split, setup, parts)

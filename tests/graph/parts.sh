@@ -50,6 +50,15 @@ random_model() { # llama|gpt2 PARTS
     [ "$1" = llama ] && args+=(--set model.window="$picked")
     pick 1 2 4
     args+=(--set micro_batch="$picked")
+    pick 0 0.01
+    args+=(--set loss.z="$picked")
+    pick 0 0.1
+    args+=(--set loss.label_smoothing="$picked")
+    pick false true
+    args+=(--set loss.mask="$picked")
+    pick "" 3
+    [ "$1" = llama ] && [ -n "$picked" ] &&
+        args+=(--set model.logits_softcap="$picked" --set model.logits_scaling=2.0)
     pick "" --set
     [ -n "$picked" ] && args+=(--set documents.end_id=3)
 }

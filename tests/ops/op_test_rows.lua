@@ -36,6 +36,14 @@ local function plan_rows(plan)
         plan_kernel(plan.name, inputs_of(plan, first, total - first), plan.attrs),
     }
     plan.cut = first
+    for half, rows in ipairs { first, total - first } do
+        for _, out in ipairs(plan.halves[half].node.outs) do
+            if out.shape[1] ~= rows then -- another dim of that size came first
+                plan.halves = nil
+                return
+            end
+        end
+    end
 end
 
 local function test_rows(plan, raw)

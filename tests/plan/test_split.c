@@ -178,8 +178,10 @@ static bool plant_partial_loss(Gen *g)
     for (int i = 0; i < g->classes.count; i++) {
         Class *c = g->classes.items[i];
 
-        if (c->loss && c->loss->def->op->collective) {
-            c->loss = c->loss->def->in[0];
+        for (int k = 0; c->loss && k < c->values.count; k++) {
+            if (c->values.items[k]->part.kind != PART_PARTIAL)
+                continue;
+            c->loss = c->values.items[k];
             return true;
         }
     }
@@ -210,7 +212,7 @@ static bool plant_other_meet(Gen *g)
 
     for (int i = 0; n && i < n->n_attrs; i++)
         if (!strcmp(n->attrs[i].key, "to"))
-            n->attrs[i].s = "cut:1:8";
+            n->attrs[i].s = "cut:1:4+4";
     return n != NULL;
 }
 
@@ -242,6 +244,56 @@ static bool plant_all_heads(Gen *g)
     return n != NULL;
 }
 
+/* It takes the number of its part. */
+static bool reads_part(const Node *n)
+{
+    const Value *last = n->n_in ? n->in[n->n_in - 1] : NULL;
+
+    return last && last->kind == VAL_DATA && last->index == DATA_PART;
+}
+
+static bool plant_no_part(Gen *g)
+{
+    Node *n = find_node(g, reads_part);
+
+    if (n)
+        n->n_in--;
+    return n != NULL;
+}
+
+static bool plant_no_part_backward(Gen *g)
+{
+    Node *n = NULL;
+
+    for (int i = 0; i < g->classes.count; i++)
+        for (int k = 0; k < g->classes.items[i]->nodes.count; k++)
+            if (reads_part(g->classes.items[i]->nodes.items[k]))
+                n = g->classes.items[i]->nodes.items[k]; /* the last one */
+    if (!n || n->phase != PHASE_BACKWARD)
+        return false;
+    n->n_in--;
+    return true;
+}
+
+static bool plant_all_numbers(Gen *g)
+{
+    Node *n = find_node(g, reads_part);
+
+    if (n)
+        n->in[n->n_in - 1]->part = (PartState){0};
+    return n != NULL;
+}
+
+static bool makes_loss(const Node *n)
+{
+    return n->out[0]->dtype == DT_F64 && reads_gather(n);
+}
+
+static bool plant_own_loss(Gen *g)
+{
+    return without_meet(find_node(g, makes_loss));
+}
+
 static const SplitFault split_faults[] = {
     {"a sum is missing", plant_no_sum, "before the parts are summed", false},
     {"a gather is missing", plant_no_gather, "do not make up", false},
@@ -255,6 +307,11 @@ static const SplitFault split_faults[] = {
     {"a meet makes something else", plant_other_meet, "makes", false},
     {"a meet of other parts", plant_other_parts, "of other parts", false},
     {"every part has all heads", plant_all_heads, "do not make up", false},
+    {"every part has all rows", plant_no_part, "do not make up", false},
+    {"logits' gradient without the part", plant_no_part_backward, "do not make up",
+     false},
+    {"a part has all numbers", plant_all_numbers, "parts take part as whole", false},
+    {"a loss of one part's numbers", plant_own_loss, "do not make up", false},
     {0},
 };
 

@@ -28,6 +28,17 @@ return op {
     outputs = { { "loss", "1", dtype = "f64" }, { "lse", "t", dtype = "acc" } },
     axes = { t = "parallel", v = "reduction" },
     cuts = { t = { loss = "sum" } },
+    -- Where each part has logits of some classes, their exchange is three or four numbers a token.
+    in_parts = { logits = 2, ops = function(g, n, part, parts)
+        local stats = g.cross_entropy_part {
+            n.logits, n.targets, part, parts = parts, vocab = n.v,
+            smoothing = n.smoothing, softcap = n.softcap,
+        }
+        local loss, lse = g.cross_entropy_join {
+            stats, n.targets, vocab = n.v, masked = n.masked, z = n.z, smoothing = n.smoothing,
+        }
+        return { loss = loss, lse = lse }
+    end },
     check = function(n)
         if n.z < 0 then return "z must not be negative" end
         if n.softcap < 0 then return "softcap must not be negative" end
