@@ -98,6 +98,8 @@ typedef struct RtSegment {
     int shards;              /* ranks of a copy; 1: each rank holds all of it (NO_SHARD) */
     bool params_whole;       /* each rank holds all weights, and updates its part of them */
     RtGroup within, across;
+    int within_ctas;         /* CUDA: multiprocessors that the sum within may take from the */
+    int across_ctas;         /* computation beside it, and the one across; 0: no limit */
     RtGroup between;         /* ranks that share the weights from forward to backward; 0: none */
     RtGroup same;            /* ranks that hold the same part, whatever they compute */
     int first_param, n_params; /* in layout order: indices into RtTrainer.segment_params */

@@ -39,6 +39,7 @@ struct RtOp {
     int64_t from;  /* symmetric offset, the same on all ranks of the group */
     void *to;      /* this rank's result */
     RtOrder order; /* of a sum */
+    int ctas;      /* of a sum, on CUDA: the multiprocessors that it may take; 0: no limit */
     int subject;   /* what waits and messages call it: rt_subject_name */
     /* For an exchange: calls fn for all transfers within all groups, in the same order on every
      * rank; reads `of`. */

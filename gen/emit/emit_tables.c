@@ -316,6 +316,18 @@ static const Buffer *merged_elsewhere(const Gen *g, const Segment *s)
     return NULL;
 }
 
+/* The limit of the micro-step's sum of the segment. */
+static int64_t sum_ctas(const Gen *g, InsKind kind, int segment)
+{
+    const Program *p = &g->prog;
+    const int from = p->first[VARIANT_LAST];
+
+    for (int id = from; id < from + p->count[VARIANT_LAST]; id++)
+        if (p->ins.items[id].kind == kind && p->ins.items[id].segment == segment)
+            return p->ins.items[id].ctas;
+    return 0;
+}
+
 static void push_segment(Emit *e, const Segment *s, int first_param)
 {
     Gen *g = e->g;
@@ -341,6 +353,8 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     set_group(e, "across", s->across);
     set_group(e, "between", s->between);
     set_group(e, "same", layout_same(g, s));
+    emit_int(L, "within_ctas", sum_ctas(g, INS_REDUCE_SCATTER, s->id));
+    emit_int(L, "across_ctas", sum_ctas(g, INS_ALL_REDUCE, s->id));
     emit_int(L, "first_param", first_param);
     emit_int(L, "n_params", s->n_params);
     emit_bool(L, "trainable", s->trainable);

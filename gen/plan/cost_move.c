@@ -11,7 +11,11 @@
  *    over links and from others over its NIC, at the same time; beyond a leaf switch its
  *    NIC is slower by the oversubscription. A ring is not: it leaves a leaf switch once.
  * 5. A sum in two hops (mesh_two_hops) is two exchanges, one after the other: within
- *    nodes, then across them, where only one rank of each node takes part. */
+ *    nodes, then across them, where only one rank of each node takes part.
+ * 6. A sum that is limited to some multiprocessors (unroll_ctas.c) has their share of the
+ *    links' rate.
+ * 7. A device adds what a sum in tree order exchanged: it reads each part once and writes
+ *    the sum, at the rate of memory, or of the multiprocessors to which it is limited. */
 #include "plan/plan.h"
 
 #include <math.h>
@@ -80,6 +84,11 @@ static RankBits near_of(const Gen *g, RankBits group)
     return g->model.net.node ? group & g->model.net.near : group;
 }
 
+bool cost_over_links(const Gen *g, RankBits group)
+{
+    return near_of(g, group) == group;
+}
+
 /* Step 2. */
 static int64_t over_links(const Rates *r, double bytes)
 {
@@ -120,15 +129,42 @@ static double exchange(const Gen *g, RankBits group, double part)
     return (double)r->latency_ps + (double)net->net_step_ps + most;
 }
 
-/* Steps 4 and 5: the sum of a rank's part. */
-static double sum(const Gen *g, RankBits group, double part)
+/* Step 7. What a multiprocessor has on its way, 64 KiB for 1024 threads with 4 loads of
+ * 16 bytes each, arrives in 0.8 us. */
+static double added(const Gen *g, const Instr *i, int64_t ranks, double part)
 {
-    const RankBits mates = mesh_mates(g, group), others = group & ~mates;
+    const double all = (double)g->model.rates.per_us[COST_ELEMENTWISE],
+                 each = 65536 / 0.8;
+    const double rate = fmin(all, (i->ctas ? i->ctas : SUM_CTAS) * each);
+
+    return g->model.target->device && i->order == ORDER_TREE
+               ? ps_of((double)(ranks + 1) * part, rate)
+               : 0;
+}
+
+/* Steps 4, 5 and 7: the sum of a rank's part. */
+static double sum(const Gen *g, const Instr *i, double part)
+{
+    const RankBits group = i->group, mates = mesh_mates(g, group),
+                   others = group & ~mates;
+    const int64_t near = group_ranks(mates), far = group_ranks(others);
 
     if (!mesh_two_hops(g, group))
-        return exchange(g, group, part);
-    return exchange(g, mates, (double)group_ranks(others) * part) +
-           exchange(g, others, part);
+        return exchange(g, group, part) + added(g, i, group_ranks(group), part);
+    return exchange(g, mates, (double)far * part) +
+           added(g, i, near, (double)far * part) + exchange(g, others, part) +
+           added(g, i, far, part);
+}
+
+/* Steps 2, 6 and 7: the sum of a rank's part, and what the instruction moves besides. */
+static int64_t sum_over_links(const Gen *g, const Instr *i, double part)
+{
+    const Rates *r = &g->model.rates;
+    const double share = i->ctas ? (double)i->ctas / LINK_CTAS : 1;
+
+    return capped((double)r->latency_ps +
+                  ps_of((double)i->moved_bytes, (double)r->link_per_us * share) +
+                  added(g, i, group_ranks(i->group), part));
 }
 
 /* ---- both ------------------------------------------------------------------------ */
@@ -145,7 +181,7 @@ static int64_t move_of(const Gen *g, MoveKind kind, RankBits group, int64_t rank
         return capped(interpolate(rows, n, (double)bytes) *
                       ((double)(ranks - 1) / (double)ranks) /
                       ((double)(rows->ranks - 1) / (double)rows->ranks));
-    if (near_of(g, group) == group)
+    if (cost_over_links(g, group))
         return over_links(&g->model.rates, (double)(bytes - bytes / ranks));
     return capped(kind == MOVE_GATHER ? ring(g, group, part) : exchange(g, group, part));
 }
@@ -173,24 +209,33 @@ static int64_t by_size_measured(const Gen *g, const Instr *i)
                    ranks, whole);
 }
 
+/* What a rank adds up: its part, or its slice of what all ranks have. */
+static double summed_part(const Instr *i)
+{
+    const int64_t ranks = group_ranks(i->group);
+    const int64_t slice = round_up((i->elems + ranks - 1) / ranks, GRAIN_ELEMS);
+
+    return (double)((i->kind == INS_ALL_REDUCE ? min_i64(i->elems, slice) : i->elems) *
+                    dtype_bytes(i->dtype));
+}
+
 int64_t cost_collective(const Gen *g, const Instr *i)
 {
-    const int64_t ranks = group_ranks(i->group), bytes = dtype_bytes(i->dtype);
-    const double part = (double)i->moved_bytes / (double)max_i64(ranks - 1, 1);
+    const bool sums = ins_rule(i->kind)->sums;
+    const double part =
+        sums ? summed_part(i)
+             : (double)i->moved_bytes / (double)max_i64(group_ranks(i->group) - 1, 1);
 
-    if (g->model.rates.n_moves > 0)
-        return by_size_measured(g, i);
-    if (near_of(g, i->group) == i->group)
-        return over_links(&g->model.rates, (double)i->moved_bytes);
+    if (g->model.rates.n_moves > 0) /* of sums without a limit */
+        return max_i64(by_size_measured(g, i), i->ctas ? sum_over_links(g, i, part) : 0);
+    if (cost_over_links(g, i->group))
+        return sums ? sum_over_links(g, i, part)
+                    : over_links(&g->model.rates, (double)i->moved_bytes);
     if (i->kind == INS_ALL_GATHER || i->kind == INS_GATHER_UPDATED)
         return capped(ring(g, i->group, part));
     if (i->kind == INS_REDUCE_SCATTER)
-        return capped(sum(g, i->group, (double)(i->elems * bytes)));
-    if (i->kind == INS_ALL_REDUCE) {
-        const int64_t elems = round_up((i->elems + ranks - 1) / ranks, GRAIN_ELEMS);
-        const double slice = (double)(min_i64(i->elems, elems) * bytes);
-
-        return capped(sum(g, i->group, slice) + exchange(g, i->group, slice));
-    }
+        return capped(sum(g, i, part));
+    if (i->kind == INS_ALL_REDUCE)
+        return capped(sum(g, i, part) + exchange(g, i->group, part));
     return capped(exchange(g, i->group, part));
 }

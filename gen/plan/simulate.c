@@ -6,8 +6,9 @@
  *
  * All ranks are assumed to be equal, so a collective starts everywhere at once. Time is
  * in integer picoseconds: the same figure on every machine. Kernels beside a collective
- * are slower (Rates.contention): a first pass says which they are, a second one stretches
- * them by the time that they spent beside one in the first.
+ * are slower: a first pass says which they are, a second one stretches them by the time
+ * that they spent beside one in the first. How much slower: Rates.contention, or beside a
+ * sum that is limited to some multiprocessors (unroll_ctas.c), as they lack those.
  *
  * The rates should be right within a small factor. The figure serves to compare
  * schedules, and to set deadlines after which a stalled rank is given up (the runtime
@@ -56,10 +57,15 @@ static int next_of(const Program *p, StreamId s, int id, int to)
     return id;
 }
 
+/* The time that a kernel runs beside collectives: without a limit, and with one. */
+typedef struct Beside {
+    int64_t any, limited;
+} Beside;
+
 /* Adds to also[] of the kernels, counted from `from`, the time that they run beside the
  * stream's instructions; at most their own. */
 static void beside(const Gen *g, StreamId s, int from, int to, const int64_t *start,
-                   const int64_t *end, int64_t *also)
+                   const int64_t *end, Beside *also)
 {
     const Program *p = &g->prog;
     int other = next_of(p, s, from, to);
@@ -70,28 +76,46 @@ static void beside(const Gen *g, StreamId s, int from, int to, const int64_t *st
             continue;
         while (other < to && end[other] <= start[id])
             other = next_of(p, s, other + 1, to);
+        Beside *a = &also[id - from];
         for (int o = other; o < to && start[o] < end[id]; o = next_of(p, s, o + 1, to))
-            also[id - from] += min_i64(end[id], end[o]) - max_i64(start[id], start[o]);
-        also[id - from] = min_i64(also[id - from], end[id] - start[id]);
+            *(p->ins.items[o].ctas > 0 ? &a->limited : &a->any) +=
+                min_i64(end[id], end[o]) - max_i64(start[id], start[o]);
+        a->any = min_i64(a->any, end[id] - start[id]);
+        a->limited = min_i64(a->limited, end[id] - start[id] - a->any);
     }
+}
+
+/* Of 1000 ps of a kernel beside a sum that takes some of the processors, the ps more. */
+static int64_t more_beside_limited(const Gen *g, int from, int to)
+{
+    const int64_t all = g->model.rates.processors;
+
+    for (int id = from; id < to; id++)
+        if (g->prog.ins.items[id].ctas > 0) /* all have the same */
+            return 1000 * g->prog.ins.items[id].ctas /
+                   max_i64(all - g->prog.ins.items[id].ctas, 1);
+    return 0;
 }
 
 static int64_t run_range(const Gen *g, int from, int to, int64_t *ps, int64_t *start,
                          int64_t *end)
 {
-    const int64_t more = g->model.rates.contention - 1000;
-    int64_t *also, all;
+    const int64_t more = g->model.rates.contention - 1000,
+                  more_limited = more_beside_limited(g, from, to);
+    Beside *also;
+    int64_t all;
 
     for (int id = from; id < to; id++)
         ps[id] = cost_instr(g, &g->prog.ins.items[id]);
     all = run_once(g, from, to, ps, start, end);
-    if (more <= 0 || g->model.mesh.world_size == 1)
+    if ((more <= 0 && more_limited <= 0) || g->model.mesh.world_size == 1)
         return all;
     also = gen_calloc(sizeof *also, (size_t)(to - from) + 1);
     beside(g, STREAM_GATHER, from, to, start, end, also);
     beside(g, STREAM_REDUCE, from, to, start, end, also);
     for (int id = from; id < to; id++)
-        ps[id] = later(ps[id], also[id - from] / 1000 * more);
+        ps[id] = later(ps[id], also[id - from].any / 1000 * more +
+                                   also[id - from].limited / 1000 * more_limited);
     free(also);
     return run_once(g, from, to, ps, start, end);
 }

@@ -219,6 +219,7 @@ typedef struct Instr {
     Dtype dtype;             /* collectives: of the gathered or summed elements */
     int64_t elems;           /* its size: one part (gather, reduce_scatter), all (all_reduce) */
     SumOrder order;
+    int ctas;                /* of a sum: the multiprocessors that it may take; 0: no limit */
     int64_t moved_bytes;     /* received by this rank from others */
 } Instr;
 

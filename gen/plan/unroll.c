@@ -390,4 +390,5 @@ void unroll_step(Gen *g)
     }
     unroll_end(&u);
     p->count[VARIANT_END] = p->ins.count - p->first[VARIANT_END];
+    unroll_ctas(g);
 }

@@ -116,6 +116,9 @@ void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote);
 void unroll_uses(Unroller *u, Instr *i);
 void unroll_directions(Unroller *u, Instr *i, bool write); /* of its batch */
 
+/* unroll_ctas.c: Instr.ctas of the program, once it has all instructions. */
+void unroll_ctas(Gen *g);
+
 /* unroll_end.c */
 void unroll_matrix_buffers(Unroller *u);
 void unroll_end(Unroller *u);

@@ -314,6 +314,7 @@ const char *verify_unroll(Gen *g)
     bad = bad ? bad : verify_prefetch(g);
     bad = bad ? bad : verify_exchange(g);
     bad = bad ? bad : check_shares(g);
+    bad = bad ? bad : verify_ctas(g);
     return bad ? bad : check_end(g);
 }
 

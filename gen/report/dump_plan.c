@@ -105,6 +105,8 @@ static void dump_program(Gen *g, Text *t, bool waits)
                 }
                 if (i->order == ORDER_LIBRARY)
                     text_printf(t, " in the library's order");
+                if (i->ctas > 0)
+                    text_printf(t, " on %d multiprocessors", i->ctas);
                 text_printf(t, ":");
                 dump_access(g, t, i);
             }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_control.h: the control area in device memory: what both host and kernels know of a step's end.
- * Includes no header: the includer defines int64_t and uint64_t.
+/* rt_control.h: the control area in device memory: what both host and kernels know of a step's end,
+ * and of sums over ranks. Includes no header: the includer defines int64_t and uint64_t.
  *
  * It starts with words that ranks add up: the superaccumulator, the number of targets. Then the
  * losses of the step's micro-batches, double; then RtDeviceStep. */
@@ -26,6 +26,14 @@ typedef struct RtStepIn {
 typedef struct RtRound {
     int levels, last;
 } RtRound;
+
+/* What a tree adds: part k starts at staging + k * stride elements; this rank's own lies where its
+ * mathematics left it. */
+typedef struct RtRankParts {
+    const void *own, *staging;
+    int64_t stride; /* whole grains */
+    int mine, ranks;
+} RtRankParts;
 
 /* What the device computes for it. */
 typedef struct RtStepOut {

@@ -143,9 +143,9 @@ typedef struct RtTransport {
     void (*gather)(Rt *rt, int stream, const RtOp *op);
     /* n parcels; those to the rank itself are omitted. What one rank sends to another arrives in
      * the order in which both name it. No pair of ranks exchanges more than most_bytes, a number
-     * that all ranks know. */
-    void (*exchange)(Rt *rt, int stream, RtGroup group, const RtParcel *parcel, int n,
-                     int64_t most_bytes);
+     * that all ranks know. ctas: RtOp's. */
+    void (*exchange)(Rt *rt, int stream, RtGroup group, int ctas, const RtParcel *parcel,
+                     int n, int64_t most_bytes);
     /* A sum in the library's own order; NULL without a library. */
     void (*sum)(Rt *rt, int stream, const RtOp *op);
     /* Sums over all ranks, in place, in the order of the compute stream: the control area's words,
@@ -172,8 +172,10 @@ void rt_norm_open(Rt *rt);
 void rt_norm_results(Rt *rt); /* the step is complete: copies its results to RtState */
 /* Moves the loss of the current micro-batch to where the step's are added. */
 void rt_loss_put(Rt *rt);
-void rt_add_parts(Rt *rt, cudaStream_t stream, const void *own, const void *staging,
-                  int64_t stride, int mine, int ranks, int64_t elems, void *out);
+/* to = the tree over parts, each of `elems` elements, which are whole grains. At most `ctas`
+ * multiprocessors add; 0: as many as memory keeps busy. */
+void rt_add_parts(Rt *rt, cudaStream_t stream, const RtRankParts *parts, int64_t elems, void *to,
+                  int ctas);
 
 /* ---- rt_stage.c ------------------------------------------------------------------ */
 

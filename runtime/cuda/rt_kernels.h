@@ -59,56 +59,125 @@ rt_merge_kernel(RtGrad *node, RtGrad *partials, int64_t elems, int64_t partial_e
     (round->last ? node : partials + levels * partial_elems)[i] = rt_grad_round(v);
 }
 
-/* Part k of element i: this rank's own, or the one that rank k sent. */
-typedef struct RtParts {
-    const RtGrad *own, *staging;
-    int64_t stride;
-    int mine;
-} RtParts;
+/* What a thread reads or writes at once: 16 bytes of adjacent elements; and their numbers. */
+enum { RT_AT_ONCE = 16 / sizeof(RtGrad) };
+typedef struct alignas(16) RtGrads {
+    RtGrad v[RT_AT_ONCE];
+} RtGrads;
+typedef struct RtSums {
+    RtSum v[RT_AT_ONCE];
+} RtSums;
 
-RT_DEVICE RtSum rt_part(const RtParts *p, int k, int64_t i)
+RT_DEVICE const RtGrad *rt_part(const RtRankParts *p, int k)
 {
-    return rt_grad_load(k == p->mine ? p->own[i] : p->staging[k * p->stride + i]);
+    return k == p->mine ? (const RtGrad *)p->own : (const RtGrad *)p->staging + k * p->stride;
 }
 
-/* The balanced tree over parts first .. first + ranks - 1. */
-template <int ranks> RT_DEVICE RtSum rt_tree(const RtParts *p, int first, int64_t i)
+RT_DEVICE RtSums rt_nodes(const RtSums *low, const RtSums *high)
+{
+    RtSums node;
+    RT_UNROLL
+    for (int k = 0; k < RT_AT_ONCE; k++)
+        node.v[k] = rt_node(low->v[k], high->v[k]);
+    return node;
+}
+
+/* The balanced tree over parts first .. first + ranks - 1, for the elements from i on. */
+template <int ranks> RT_DEVICE RtSums rt_tree(const RtRankParts *p, int first, int64_t i)
 {
     if constexpr (ranks == 1) {
-        return rt_part(p, first, i);
+        const RtGrads part = *(const RtGrads *)(rt_part(p, first) + i);
+        RtSums x;
+        RT_UNROLL
+        for (int k = 0; k < RT_AT_ONCE; k++)
+            x.v[k] = rt_grad_load(part.v[k]);
+        return x;
     } else {
-        const RtSum low = rt_tree<ranks / 2>(p, first, i);
-        return rt_node(low, rt_tree<ranks / 2>(p, first + ranks / 2, i));
+        const RtSums low = rt_tree<ranks / 2>(p, first, i);
+        const RtSums high = rt_tree<ranks / 2>(p, first + ranks / 2, i);
+        return rt_nodes(&low, &high);
     }
 }
 
-RT_DEVICE RtSum rt_tree_of(const RtParts *p, int ranks, int64_t i)
+/* The tree over 16 parts and more, 16 at a time: as in a counter, a sum joins the levels of the
+ * lowest bits that are 1, and waits at the lowest that is 0. 1024 parts have 6 levels above 16. */
+RT_DEVICE RtSums rt_tree_of_16s(const RtRankParts *p, int64_t i)
 {
-    switch (ranks) {
-    case 2:
-        return rt_tree<2>(p, 0, i);
-    case 4:
-        return rt_tree<4>(p, 0, i);
-    case 8:
-        return rt_tree<8>(p, 0, i);
-    case 16:
-        return rt_tree<16>(p, 0, i);
-    case 32:
-        return rt_tree<32>(p, 0, i);
-    default:
-        return rt_tree<64>(p, 0, i);
+    RtSums level[6] = {}, x = {};
+    for (int n = 0; n < p->ranks / 16; n++) {
+        bool joins = true;
+        x = rt_tree<16>(p, 16 * n, i);
+        RT_UNROLL
+        for (int l = 0; l < 6; l++) {
+            if (joins && (n >> l & 1) != 0) {
+                x = rt_nodes(&level[l], &x);
+            } else if (joins) {
+                level[l] = x;
+                joins = false;
+            }
+        }
+    }
+    return x;
+}
+
+template <int ranks> RT_DEVICE RtSums rt_tree_of(const RtRankParts *p, int64_t i)
+{
+    if constexpr (ranks < 16) {
+        return rt_tree<ranks>(p, 0, i);
+    } else {
+        return rt_tree_of_16s(p, i);
     }
 }
 
-/* out = the tree over the group's parts; out may be own. */
-RT_GLOBAL(256)
-rt_sum_kernel(const RtGrad *own, const RtGrad *staging, int64_t stride, int mine, int ranks,
-              int64_t elems, RtGrad *out)
+RT_DEVICE void rt_sums_store(RtGrad *out, const RtSums *x)
 {
-    const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
-    const RtParts parts = {own, staging, stride, mine};
-    if (i < elems)
-        out[i] = rt_grad_round(rt_tree_of(&parts, ranks, i));
+    RtGrads rounded;
+    uint32_t word[4];
+    RT_UNROLL
+    for (int k = 0; k < RT_AT_ONCE; k++)
+        rounded.v[k] = rt_grad_round(x->v[k]);
+    memcpy(word, &rounded, sizeof word);
+    rt_write_16(out, word);
+}
+
+/* out = the tree over the group's parts; out may be own. However few blocks there are, they take
+ * all elements, which are whole grains. */
+template <int ranks, int threads>
+RT_DEVICE void rt_sum_parts(const RtRankParts *p, int64_t elems, RtGrad *out)
+{
+    const int64_t first = (int64_t)blockIdx.x * threads + threadIdx.x;
+    const int64_t step = (int64_t)gridDim.x * threads * RT_AT_ONCE;
+    for (int64_t i = first * RT_AT_ONCE; i < elems; i += step) {
+        const RtSums x = rt_tree_of<ranks>(p, i);
+        rt_sums_store(out + i, &x);
+    }
+}
+
+/* One for each number of ranks, so that each has its own registers. Those of up to 8 have 1024
+ * threads, each with 4 loads of 16 bytes on their way, which a multiprocessor needs to be fast. */
+RT_GLOBAL(1024)
+rt_sum_2_kernel(RtRankParts parts, int64_t elems, RtGrad *out)
+{
+    rt_sum_parts<2, 1024>(&parts, elems, out);
+}
+
+RT_GLOBAL(1024)
+rt_sum_4_kernel(RtRankParts parts, int64_t elems, RtGrad *out)
+{
+    rt_sum_parts<4, 1024>(&parts, elems, out);
+}
+
+RT_GLOBAL(1024)
+rt_sum_8_kernel(RtRankParts parts, int64_t elems, RtGrad *out)
+{
+    rt_sum_parts<8, 1024>(&parts, elems, out);
+}
+
+/* Of 16 ranks and more. */
+RT_GLOBAL(512)
+rt_sum_16_kernel(RtRankParts parts, int64_t elems, RtGrad *out)
+{
+    rt_sum_parts<16, 512>(&parts, elems, out);
 }
 
 /* ---- the norm: the order of squares and digits is explained in rt_norm.c --------- */

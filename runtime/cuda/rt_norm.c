@@ -14,9 +14,16 @@
 #include "rt_philox.h"
 
 static RtKernel merge_kernel = {.name = "rt_merge_kernel", .threads = 256};
-static RtKernel sum_kernel = {.name = "rt_sum_kernel", .threads = 256};
 static RtKernel squares_kernel = {.name = "rt_squares_kernel", .threads = 256};
 static RtKernel finish_kernel = {.name = "rt_finish_kernel", .threads = 32};
+/* Of 2, 4 and 8 ranks; the last one of 16 and more. */
+enum { SUM_KERNELS = 4, SUM_BLOCKS = 32 };
+static RtKernel sum_kernels[SUM_KERNELS] = {
+    {.name = "rt_sum_2_kernel", .threads = 1024},
+    {.name = "rt_sum_4_kernel", .threads = 1024},
+    {.name = "rt_sum_8_kernel", .threads = 1024},
+    {.name = "rt_sum_16_kernel", .threads = 512},
+};
 
 /* Pinned: read, or written, when the device gets there. */
 static RtStepIn *in;
@@ -50,7 +57,8 @@ _Static_assert(sizeof(RtDeviceStep) + RT_CONTROL_LOSSES + 64 <= RT_CONTROL_BYTES
 void rt_norm_open(Rt *rt)
 {
     rt_kernel_prepare(&merge_kernel);
-    rt_kernel_prepare(&sum_kernel);
+    for (int i = 0; i < SUM_KERNELS; i++)
+        rt_kernel_prepare(&sum_kernels[i]);
     rt_kernel_prepare(&squares_kernel);
     rt_kernel_prepare(&finish_kernel);
     RT_CUDA_CALL(rt, cudaHostAlloc((void **)&in, sizeof *in, cudaHostAllocDefault));
@@ -88,11 +96,25 @@ void rt_merge(Rt *rt, void *node, void *partials, int64_t elems)
               (void *[]){&node, &partials, &elems, &elems, &round});
 }
 
-void rt_add_parts(Rt *rt, cudaStream_t stream, const void *own, const void *staging,
-                  int64_t stride, int mine, int ranks, int64_t elems, void *to)
+/* elems are whole grains, so no thread reads beyond them. A block takes 16 bytes for each
+ * of its threads a turn, and has a multiprocessor for itself: SUM_BLOCKS of them add at
+ * nearly the rate of memory, and leave the others to what runs beside them. */
+void rt_add_parts(Rt *rt, cudaStream_t stream, const RtRankParts *parts, int64_t elems,
+                  void *to, int ctas)
 {
-    rt_launch_on(rt, stream, &sum_kernel, blocks_of(elems), 1,
-                 (void *[]){&own, &staging, &stride, &mine, &ranks, &elems, &to});
+    const int64_t bytes = elems * (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
+    const int64_t most = ctas > 0 ? ctas : SUM_BLOCKS;
+    RtRankParts p = *parts;
+    int kernel = 0;
+    while (kernel < SUM_KERNELS - 1 && 4 << kernel <= p.ranks)
+        kernel++;
+    const int64_t turn = sum_kernels[kernel].threads * 16;
+    const int64_t blocks = (bytes + turn - 1) / turn;
+    if (elems % RT_GRAIN_ELEMS != 0 || p.stride % RT_GRAIN_ELEMS != 0)
+        rt_fail(rt, RT_EXIT_ERROR, "a sum of %lld elements, not of whole grains: a bug",
+                (long long)elems);
+    rt_launch_on(rt, stream, &sum_kernels[kernel], blocks < most ? blocks : most, 1,
+                 (void *[]){&p, &elems, &to});
 }
 
 /* ---- the norm -------------------------------------------------------------------- */

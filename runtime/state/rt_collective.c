@@ -52,8 +52,8 @@ void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out)
     gather_start(rt, RT_OP_GATHER, segment, s->between, kept, landing(rt, out));
 }
 
-static void sum_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, int64_t from,
-                      void *to)
+static void sum_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, int ctas,
+                      int64_t from, void *to)
 {
     const RtTrainer *t = rt->trainer;
     rt_collective_start(
@@ -65,20 +65,22 @@ static void sum_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, int64_t
                .from = from,
                .to = to,
                .order = t->library_order ? RT_ORDER_LIBRARY : RT_ORDER_TREE,
+               .ctas = ctas,
                .subject = segment});
 }
 
 void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    sum_start(rt, RT_OP_REDUCE_SCATTER, segment, s->within, grad,
+    sum_start(rt, RT_OP_REDUCE_SCATTER, segment, s->within, s->within_ctas, grad,
               s->across ? rt_symmetric(rt, result) /* copies read it */
                         : rt_local(rt, result));
 }
 
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
 {
-    sum_start(rt, RT_OP_ALL_REDUCE, segment, rt->trainer->segments[segment].across, grad,
+    const RtSegment *s = &rt->trainer->segments[segment];
+    sum_start(rt, RT_OP_ALL_REDUCE, segment, s->across, s->across_ctas, grad,
               rt_symmetric(rt, grad));
 }
 

@@ -46,6 +46,9 @@ ${section("segments")}
 //@ for _, k in ipairs { "axes", "within", "across", "between", "same" } do
 //@ if s[k] ~= "0x0" then fields[#fields + 1] = "." .. k .. " = " .. s[k] end
 //@ end
+//@ for _, k in ipairs { "within_ctas", "across_ctas" } do
+//@ if s[k] > 0 then fields[#fields + 1] = "." .. k .. " = " .. s[k] end
+//@ end
 //@ if s.params_whole then fields[#fields + 1] = ".params_whole = true" end
 //@ for _, k in ipairs { "param_shard", "master", "moment1", "moment2", "grad_shard", "grad_accum", "partials", "direction" } do
 //@ local place = s[k]

@@ -7,7 +7,7 @@ budget_table=$here/budgets.txt
 budget_images=("llama8b sm_90a" "llama8b sm_80" "gpt2_124m sm_90a" "gpt2_124m sm_80")
 # kernels that have a budget
 BUDGET_KERNELS='^(bias_)?(add_)?(rmsnorm|layernorm)_|^attention|^swiglu|^map_|_cross_entropy_|^linear_loss_'
-BUDGET_KERNELS="$BUDGET_KERNELS"'|^embed_bwd_|^adamw_update'
+BUDGET_KERNELS="$BUDGET_KERNELS"'|^embed_bwd_|^adamw_update|^rt_sum_8_'
 
 # budget_keep MODEL.ARCH DIR: the image that compile() made, with what is known of it
 budget_keep() {
@@ -28,7 +28,7 @@ budget_image() {
     budget_keep "$1.$2" "$dir"
 }
 
-# budget_rows MODEL ARCH: "MODEL ARCH KERNEL registers spilled shared all loop hmma ldsm"
+# budget_rows MODEL ARCH: "MODEL ARCH KERNEL registers spilled shared all loop hmma ldsm ldg16 ldg"
 budget_rows() {
     local at=$WORK/budget/$1.$2
     "$WORK/sass" "$2" "$at.cubin" | grep -E "$BUDGET_KERNELS" | awk -v head="$1 $2" '
@@ -42,7 +42,7 @@ budget_rows() {
         FILENAME != "-" && /^    \.name = "/ { split($0, part, "\""); name = part[2] }
         FILENAME != "-" && /\.shared_bytes = / { sub(/.*= /, ""); shared[name] += $0 + 0 }
         FILENAME == "-" {
-            print head, $1, registers[$1], spilled[$1], shared[$1] + 0, $2, $3, $4, $5
+            print head, $1, registers[$1], spilled[$1], shared[$1] + 0, $2, $3, $4, $5, $6, $7
         }' "$at.log" "$at.c" -
 }
 
@@ -60,7 +60,7 @@ budget_compare() {
         }
         /^#/ { next }
         { key = $1 " " $2 " " $3 }
-        FNR == NR { table[key] = $4 " " $5 " " $6 " " $7 " " $8 " " $9 " " $10; next }
+        FNR == NR { table[key] = $4 " " $5 " " $6 " " $7 " " $8 " " $9 " " $10 " " $11 " " $12; next }
         {
             seen[key] = 1
             if (!(key in table)) { print "no budget: " key " (--update)"; bad = 1; next }
@@ -73,6 +73,7 @@ budget_compare() {
             say($9 > 0 ? "instructions of the loop for each HMMA" : "instructions",
                 length_of(table[key]), length_of(row))
             if ($9 > 0 && a[6] > 0) say("LDSM for each HMMA", a[7] / a[6], $10 / $9)
+            say("loads of less than 16 bytes", a[9], $12 + 0)
             if (worse != "") { print "worse: " key substr(worse, 2); bad = 1 }
             if (better != "") print "better: " key substr(better, 2) " (--update)"
         }
@@ -89,7 +90,7 @@ budget_faults() { # ROWS
     head -n 1 "$1" >"$WORK/budget/other"
     ! budget_compare "$WORK/budget/other" "$1" >"$WORK/budget/said" || return 1
     ! budget_compare "$1" "$WORK/budget/other" >"$WORK/budget/said" || return 1
-    for column in 4 5 6 8 10; do
+    for column in 4 5 6 8 10 12; do
         awk -v c=$column '/attention_bwd/ { $c++ } 1' "$1" >"$WORK/budget/other"
         ! budget_compare "$1" "$WORK/budget/other" >"$WORK/budget/said" || return 1
         grep -q '^worse: ' "$WORK/budget/said" || return 1
@@ -136,7 +137,8 @@ budgets() {
     if [ $update = 1 ]; then
         {
             echo "# Budgets of kernels: budgets.sh. model, architecture, kernel, registers, bytes"
-            echo "# spilled, of shared memory, instructions: all, of the main loop; its HMMA, LDSM"
+            echo "# spilled, of shared memory, instructions: all, of the main loop; its HMMA, LDSM, LDG of"
+            echo "# 16 bytes, of fewer"
             echo "# nvcc $release"
             cat "$rows"
         } >"$budget_table"

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # sass.awk: the rows of sass.c from what nvdisasm prints of an image, to compare them.
-function end_row(   i, j, to, length_, products, loads, shorter) {
+function is_load(i) { return opcode[i] == "LDG" }
+function end_row(   i, j, to, length_, products, loads, shorter, first, last) {
     while (n > 0 && opcode[n - 1] == "NOP") n--
-    loop = hmma = ldsm = 0
+    loop = hmma = ldsm = wide = narrow = first = 0
+    last = n - 1
     for (i = 0; i < n; i++) {
         if (!(i in target) || !(target[i] in place)) continue
         to = place[target[i]]
@@ -18,8 +20,14 @@ function end_row(   i, j, to, length_, products, loads, shorter) {
         loop = length_
         hmma = products
         ldsm = loads
+        first = to
+        last = i
     }
-    if (name != "") print name, n, loop, hmma, ldsm
+    for (i = first; i <= last; i++) {
+        wide += is_load(i) && sixteen[i]
+        narrow += is_load(i) && !sixteen[i]
+    }
+    if (name != "") print name, n, loop, hmma, ldsm, wide, narrow
     name = ""
 }
 /^[ \t]*\.section/ { end_row() }
@@ -33,6 +41,7 @@ function end_row(   i, j, to, length_, products, loads, shorter) {
 /^[ \t]+\/\*[0-9a-f]+\*\// {
     sub(/^[ \t]*\/\*[0-9a-f]+\*\/[ \t{]*(@!?U?P[0-9T]+[ \t]+)?/, "")
     opcode[n] = $1
+    sixteen[n] = $1 ~ /\.128/
     sub(/[.;].*/, "", opcode[n])
     if (opcode[n] == "BRA" && match($0, /\.L_[A-Za-z0-9_]+/))
         target[n] = substr($0, RSTART, RLENGTH)

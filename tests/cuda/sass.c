@@ -2,12 +2,14 @@
 /* sass.c: counts the instructions of compiled kernels, without NVIDIA's disassembler,
  * which is not part of every toolkit. In: an architecture, an image (ELF). Out: a line
  * for each kernel, sorted by name: its instructions, those of its main loop, and the
- * loop's products on tensor cores (HMMA) and loads of their operands (LDSM).
+ * loop's products on tensor cores (HMMA), loads of their operands (LDSM), and loads from
+ * global memory (LDG) of 16 bytes and of fewer.
  *
  * A loop is what lies between the target of a backward branch and the branch, inner loops
  * and code that is jumped over included. The main loop is the shortest with the most
  * HMMA; in a kernel without HMMA it is the longest loop. A kernel without a loop has 0
- * there. Where nvdisasm is installed, budgets.sh compares these counts with its own.
+ * there, and all its LDG are counted. Where nvdisasm is installed, budgets.sh compares
+ * these counts with its own.
  *
  *   sass sm_90a IMAGE */
 #include <elf.h>
@@ -22,12 +24,12 @@ typedef struct {
     uint64_t low, high;
 } Instruction;
 
-enum { OPCODE = 0xfff, HMMA = 0x23c, LDSM = 0x83b, NOP = 0x918 };
+enum { OPCODE = 0xfff, HMMA = 0x23c, LDSM = 0x83b, LDG = 0x981, NOP = 0x918 };
 enum { BRANCH = 0x947, UNIFORM_BRANCH = 0x547 }; /* the second from sm_100 on */
 
 typedef struct {
     const char *name;
-    int all, loop, hmma, ldsm;
+    int all, loop, hmma, ldsm, wide, narrow;
 } Row;
 
 static int count(const Instruction *code, int from, int to, uint64_t opcode)
@@ -37,6 +39,15 @@ static int count(const Instruction *code, int from, int to, uint64_t opcode)
     for (int i = from; i < to; i++)
         n += (code[i].low & OPCODE) == opcode;
     return n;
+}
+
+/* Bits 73 to 75 of a load are its size: 6 for 16 bytes. */
+static void count_loads(Row *r, const Instruction *code, int from, int to)
+{
+    r->wide = r->narrow = 0;
+    for (int i = from; i < to; i++)
+        if ((code[i].low & OPCODE) == LDG)
+            *((code[i].high >> 9 & 7) == 6 ? &r->wide : &r->narrow) += 1;
 }
 
 /* Where a branch at place i goes, as a place. The distance is counted from the next
@@ -58,6 +69,7 @@ static Row row(const char *name, const Instruction *code, int n, int arch)
 
     while (r.all > 0 && (code[r.all - 1].low & OPCODE) == NOP)
         r.all--; /* pads the end, after one branch to itself */
+    count_loads(&r, code, 0, r.all);
     for (int i = 0; i < r.all; i++) {
         const uint64_t opcode = code[i].low & OPCODE;
         const int64_t to = target(code, i, arch);
@@ -72,6 +84,7 @@ static Row row(const char *name, const Instruction *code, int n, int arch)
         r.loop = length;
         r.hmma = hmma;
         r.ldsm = count(code, (int)to, i + 1, LDSM);
+        count_loads(&r, code, (int)to, i + 1);
     }
     return r;
 }
@@ -141,8 +154,8 @@ int main(int argc, char **argv)
     if (n > 0)
         qsort(rows, (size_t)n, sizeof *rows, by_name);
     for (int i = 0; i < n; i++)
-        printf("%s %d %d %d %d\n", rows[i].name, rows[i].all, rows[i].loop, rows[i].hmma,
-               rows[i].ldsm);
+        printf("%s %d %d %d %d %d %d\n", rows[i].name, rows[i].all, rows[i].loop,
+               rows[i].hmma, rows[i].ldsm, rows[i].wide, rows[i].narrow);
     free(rows);
     free(image);
     return n > 0 ? 0 : 1;

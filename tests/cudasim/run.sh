@@ -235,8 +235,14 @@ faults() {
     fault "a failing meeting" "cudaLaunchHostFunc" "$dir" LOOPBACK=1 CUDASIM_DEVICES=1 \
         CUDASIM_FAIL=cudaLaunchHostFunc:9
     check "the loopback loses a rank: the others end" loses_rank "$dir"
-    if run_cuda "$dir" NCCL_COMM_ID=127.0.0.1:29400; then # by which strangers could join
+    rm -f "$WORK/ctas"
+    if run_cuda "$dir" NCCL_COMM_ID=127.0.0.1:29400 CUDASIM_CTAS="$WORK/ctas"; then # by which strangers could join
         same_bits "NCCL_COMM_ID is not used" "$dir" llama
+        text=$(sed -n 's/.*within_ctas = \([0-9]*\).*/\1/p' "$dir/tables.c" | head -n 1)
+        check "NCCL is told the tables' limit of a sum's blocks, by each rank" \
+            [ "$(grep -c "^send of 2 ranks: ${text:-none}$" "$WORK/ctas")" = 2 ]
+        check "and none for sums and gathers without one" \
+            [ "$(grep -cE '^(send|all-gather) of 2 ranks: 0$' "$WORK/ctas")" = 4 ]
         check "and a line says so, once" [ "$(grep -c 'warning: NCCL_COMM_ID is not used' "$dir.log")" = 1 ]
     else
         bad "NCCL_COMM_ID is not used" "$dir.log"
@@ -467,7 +473,7 @@ graphs() {
 unordered() {
     local dir=$WORK/unordered runtime=$WORK/runtime
     cp -R "$ROOT/runtime" "$runtime"
-    sed -i 's/return rt_grad_load(k == p->mine ? p->own\[i\] : p->staging\[k \* p->stride + i\]);/const int j = k == 0 ? p->mine : k == p->mine ? 0 : k; return rt_grad_load(j == p->mine ? p->own[i] : p->staging[j * p->stride + i]);/' \
+    sed -i 's/return k == p->mine ? (const RtGrad \*)p->own/k ^= k == 0 || k == p->mine ? p->mine : 0; &/' \
         "$runtime/cuda/rt_kernels.h"
     if cmp -s "$runtime/cuda/rt_kernels.h" "$ROOT/runtime/cuda/rt_kernels.h" ||
        ! trainer "$dir" tiny_llama cuda --set mesh.shard=4 ||

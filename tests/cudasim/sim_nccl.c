@@ -118,6 +118,15 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
     return ncclCommInitRankConfig(comm, ranks, id, rank, NULL);
 }
 
+/* NCCL's kernels have at most 32 blocks. */
+static bool config_is_legal(const ncclConfig_t *c)
+{
+    const int least = c->minCTAs == NCCL_CONFIG_UNDEF_INT ? 1 : c->minCTAs;
+    const int most = c->maxCTAs == NCCL_CONFIG_UNDEF_INT ? 32 : c->maxCTAs;
+
+    return 1 <= least && least <= most && most <= 32;
+}
+
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *comm,
                            ncclConfig_t *config)
 {
@@ -129,6 +138,8 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *co
 
     if (sim_capture_spoilt()) /* it allocates */
         return ncclUnhandledCudaError;
+    if (config && !config_is_legal(config))
+        return ncclInvalidArgument;
     mine->color = color;
     mine->key = key;
     atomic_store(&mine->splits, 2 * n - 1);
@@ -150,8 +161,11 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *co
         return ncclSuccess;
     snprintf(path, sizeof path, "%.100s.%d.%d", parent->path, (int)n, color);
     const ncclResult_t result = join(comm, path, rank, ranks, true);
-    if (result == ncclSuccess)
-        (*comm)->by_copy_engines = config && config->CTAPolicy == NCCL_CTA_POLICY_ZERO;
+    if (result == ncclSuccess && config) {
+        (*comm)->by_copy_engines = config->CTAPolicy == NCCL_CTA_POLICY_ZERO;
+        if (config->maxCTAs != NCCL_CONFIG_UNDEF_INT)
+            (*comm)->most_ctas = config->maxCTAs;
+    }
     return result;
 }
 

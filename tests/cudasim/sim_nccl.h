@@ -10,7 +10,11 @@
  * window to its window, or not at all, so that a trainer whose memory is not registered is
  * told; the library would take a kernel. A window is of memory of ncclMemAlloc.
  *
- * Not shown: transports, how many blocks a collective takes from kernels, deadlocks of
+ * The file that CUDASIM_CTAS names gets a line for each rank of each communicator that is
+ * used, with its first call and the blocks that it may take: "send of 4 ranks: 8"; 0: as
+ * many as the library likes.
+ *
+ * Not shown: transports, how much slower kernels are beside a collective, deadlocks of
  * communicators that share channels, errors that NCCL finds by itself. */
 #ifndef SIM_NCCL_H
 #define SIM_NCCL_H
@@ -61,6 +65,8 @@ struct ncclComm {
     int64_t enqueued, run; /* calls */
     int64_t splits;
     bool by_copy_engines;
+    int most_ctas; /* 0: as many as the library likes */
+    bool told;     /* in the file of CUDASIM_CTAS */
     const char *window;
     int64_t window_bytes;
 };

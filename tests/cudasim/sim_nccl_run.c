@@ -289,6 +289,18 @@ static SimResult run_call(SimOp *op)
     return SIM_OP_DONE;
 }
 
+static void tell_ctas(ncclComm_t c, Kind kind)
+{
+    const char *path = getenv("CUDASIM_CTAS");
+    FILE *f = path && !c->told ? fopen(path, "a") : NULL;
+
+    c->told = true;
+    if (!f)
+        return;
+    fprintf(f, "%s of %d ranks: %d\n", kind_names[kind], c->ranks, c->most_ctas);
+    fclose(f);
+}
+
 void sim_nccl_enqueue(Call *call, SimStream *s)
 {
     SimWork work = {.run = run_call,
@@ -303,6 +315,7 @@ void sim_nccl_enqueue(Call *call, SimStream *s)
     else
         snprintf(work.what, sizeof work.what, "a group of %d %ss", call->n_parts,
                  kind_names[call->part[0].kind]);
+    tell_ctas(call->comm, call->part[0].kind);
     sim_enqueue(s, &work);
 }
 

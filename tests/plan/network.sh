@@ -3,9 +3,10 @@
 # numbers of a cluster, and what --nodes and --fabric refuse.
 
 python3 - "$FSDPGEN" "$ROOT/models/llama8b.lua" >"$WORK/out" 2>&1 <<'EOF2'
-import json, subprocess, sys
+import json, re, subprocess, sys
 fsdpgen, model = sys.argv[1:]
 LINK, START = 360e9, 20e-6  # bytes/s between the H100 of a node; seconds before a collective
+MEMORY, EACH = 2800e9, 65536 / 0.8e-6  # bytes/s of memory, and of a multiprocessor that adds
 
 def sets(*fields):
     return [a for f in ("target.gpu=h100", *fields) for a in ("--set", f)]
@@ -17,13 +18,18 @@ def run(*arguments):
     return p.stdout
 
 def took(fields, more=()):
-    """label -> seconds of each transfer of a step; unit -> its elements"""
+    """label -> seconds of each transfer of a step, and the multiprocessors to which it is limited, or 0;
+    unit -> its elements"""
     arguments = [model, "--target", "cuda", "--set", "target.memory='4TiB'", *sets(*fields), *more]
-    times = {}
+    times, limits = {}, {}
+    for line in run(*arguments, "--dump=unroll").splitlines():
+        at = re.match(r".* reduce +(?:reduce_scatter|all_reduce) +(.*) \(.*? on (\d+) multiprocessors", line)
+        if at:
+            limits[at[1]] = int(at[2])
     for line in run(*arguments, "--dump=simulate").splitlines():
         words = line.split(None, 4)
         if line[:1] == " " and len(words) == 5 and words[1] in ("gather", "reduce"):
-            times[words[4]] = (int(words[3]) - int(words[2])) * 1e-12
+            times[words[4]] = (int(words[3]) - int(words[2])) * 1e-12, limits.get(words[4], 0)
     plan = json.loads(run("plan", *arguments, "--json"))
     return times, {u["name"]: u for u in plan["units"]}, plan
 
@@ -51,13 +57,17 @@ class Cluster:
         hops = (n // near - 1) * (self.net_step + (near - 1) * self.step)
         return START + hops + max(links, (n - near) * part / (near * self.nic))
 
-    def exchange(self, ranks, part):
+    def exchange(self, ranks, part, limit=0):
         n, near, leaf = self.split(ranks)
-        links = (near - 1) * part / LINK
+        links = (near - 1) * part / LINK * (18 / limit if limit else 1)
         if near == n:
             return START + links
         return START + self.net_step + max(links, (n - near) * part / self.nic,
                                            (n - leaf) * part * self.over / self.nic)
+
+    # each gets its part from the others, then reads all parts and writes their sum
+    def sum(self, ranks, part, limit=0):
+        return self.exchange(ranks, part, limit) + (len(ranks) + 1) * part / min(MEMORY, (limit or 32) * EACH)
 
 def near(a, b, what):
     if abs(a - b) > 1e-6 * max(abs(a), abs(b)) + 2e-12:
@@ -70,7 +80,8 @@ def check(what, cluster, fields, shard, replicate=1, hops=0, mates=0):
     times, units, plan = took(mesh + list(fields))
     within, across = list(range(shard)), list(range(0, world, shard))
     seen = set()
-    for label, seconds in times.items():
+    for label, (seconds, limit) in times.items():
+        assert not limit or len(within) == cluster.split(within)[1], (what, label, limit)
         unit = next((u for u in units if f" {u} " in label + " "), None)
         if not unit:
             continue
@@ -78,16 +89,15 @@ def check(what, cluster, fields, shard, replicate=1, hops=0, mates=0):
         if label.startswith("gather of"):
             near(seconds, cluster.ring(within, 2 * part), f"{what}: {label}")
         elif label.startswith("reduction of") and not hops:
-            near(seconds, cluster.exchange(within, 4 * part), f"{what}: {label}")
+            near(seconds, cluster.sum(within, 4 * part, limit), f"{what}: {label}")
         elif label.startswith("reduction of"):
-            near(seconds, cluster.exchange(within[:hops], 4 * part * (shard // hops)) +
-                 cluster.exchange(within[::hops], 4 * part), f"{what}: {label}, in two hops")
+            near(seconds, cluster.sum(within[:hops], 4 * part * (shard // hops)) +
+                 cluster.sum(within[::hops], 4 * part), f"{what}: {label}, in two hops")
         elif "copies" in label:
             slice = min(part, -(-(-(-part // replicate)) // 1024) * 1024)
-            rest = cluster.exchange(across, 4 * slice)
-            near(seconds, rest + (rest if not mates else
-                 cluster.exchange(across[:mates], 4 * slice * (replicate // mates)) +
-                 cluster.exchange(across[::mates], 4 * slice)), f"{what}: {label}")
+            near(seconds, cluster.exchange(across, 4 * slice) + (cluster.sum(across, 4 * slice) if not mates else
+                 cluster.sum(across[:mates], 4 * slice * (replicate // mates)) +
+                 cluster.sum(across[::mates], 4 * slice)), f"{what}: {label}")
         else:
             continue
         seen.add(label.split()[0])

@@ -34,5 +34,6 @@ part screen . "$here/screen.sh"
 part network . "$here/network.sh"
 part published . "$here/published.sh"
 part image . "$here/image.sh"
+part ctas . "$here/ctas.sh"
 part mistakes mistakes
 finish

@@ -314,6 +314,7 @@ int main(int argc, char **argv)
     test_again(argv[1], "wrap=1");
     test_again(argv[1], "wrap=by_size(1)");
     test_matrices(argv[1]);
+    test_ctas(argv[1]);
     printf("%d passed, %d failed\n", models_passed, models_failed);
     return models_failed ? 1 : 0;
 }

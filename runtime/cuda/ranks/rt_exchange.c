@@ -68,5 +68,5 @@ void rt_exchange(Rt *rt, int stream, const RtOp *op)
     for (size_t i = 0; i < pairs; i++)
         if (i / ranks != i % ranks && sent[i] > most_bytes)
             most_bytes = sent[i];
-    rt_transport->exchange(rt, stream, op->group, parcels, x.n, most_bytes);
+    rt_transport->exchange(rt, stream, op->group, 0, parcels, x.n, most_bytes);
 }

@@ -200,12 +200,13 @@ static void gather(Rt *rt, int stream, const RtOp *op)
 }
 
 /* most_bytes, the same on all ranks, determines the number of meetings. */
-static void exchange(Rt *rt, int stream, RtGroup group, const RtParcel *parcel, int n,
-                     int64_t most_bytes)
+static void exchange(Rt *rt, int stream, RtGroup group, int ctas, const RtParcel *parcel,
+                     int n, int64_t most_bytes)
 {
     const int mine = rt_group_index(group, rt->rank);
     const int64_t piece = SLOT_BYTES / rt_group_ranks(group) / PIECE_ALIGN * PIECE_ALIGN;
     (void)stream; /* both streams are one */
+    (void)ctas;   /* copies take no multiprocessor */
     for (int64_t at = 0; at < most_bytes; at += piece) {
         int64_t sent[RT_MAX_RANKS] = {0}, received[RT_MAX_RANKS] = {0};
         enqueue(rt, meet);

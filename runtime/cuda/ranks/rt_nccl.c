@@ -10,7 +10,9 @@
  * 2. The symmetric space is NCCL's own memory, registered with every communicator. It has
  *    the same offsets on all ranks, so they access each other's without copies.
  * 3. Gathers use no multiprocessor: within a machine the copy engines move them, where
- *    NCCL and the links support it; elsewhere NCCL uses kernels. */
+ *    NCCL and the links support it; elsewhere NCCL uses kernels.
+ * 4. Sums beside computation take as many multiprocessors as their bytes need (RtOp.ctas,
+ *    from the tables); for each limit there is a communicator. */
 #include "cuda/rt_gpu.h"
 
 #include <nccl.h>
@@ -30,7 +32,7 @@
 
 typedef struct Comm {
     RtGroup group;
-    int stream;
+    int stream, ctas;
     ncclComm_t comm;
 #if HAS_WINDOWS
     ncclWindow_t window;
@@ -173,9 +175,11 @@ bool rt_nccl_keeps_order(void)
     return version() >= 22600;
 }
 
-static ncclConfig_t config_of(int stream)
+static ncclConfig_t config_of(int stream, int ctas)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    if (ctas > 0)
+        config.maxCTAs = ctas;
 #if HAS_WINDOWS
     if (has_windows() && stream == RT_GATHER)
         config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
@@ -185,17 +189,17 @@ static ncclConfig_t config_of(int stream)
     return config;
 }
 
-static ncclComm_t comm_of(Rt *rt, RtGroup g, int stream)
+static ncclComm_t comm_of(Rt *rt, RtGroup g, int stream, int ctas)
 {
     for (int i = 0; i < n_comms; i++)
-        if (comms[i].group == g && comms[i].stream == stream)
+        if (comms[i].group == g && comms[i].stream == stream && comms[i].ctas == ctas)
             return comms[i].comm;
     if (n_comms == MAX_COMMS)
         rt_fail(rt, RT_EXIT_ERROR, "more than %d sets of groups", MAX_COMMS);
     Comm *c = &comms[n_comms++];
-    *c = (Comm){.group = g, .stream = stream};
+    *c = (Comm){.group = g, .stream = stream, .ctas = ctas};
     const int color = (int)((RtGroup)rt->rank & ~g);
-    ncclConfig_t config = config_of(stream);
+    ncclConfig_t config = config_of(stream, ctas);
     RT_NCCL_CALL(rt, ncclCommSplit(world, color, rt->rank, &c->comm, &config));
     open_window(rt, c);
     return c->comm;
@@ -231,13 +235,13 @@ static void gather(Rt *rt, int stream, const RtOp *op)
     const size_t bytes = (size_t)op->elems * rt_dtype_bytes(op->dtype);
     RT_NCCL_CALL(rt,
                  ncclAllGather(rt_own_part(rt, op), op->to, bytes, ncclInt8,
-                               comm_of(rt, op->group, stream), rt_gpu.stream[stream]));
+                               comm_of(rt, op->group, stream, 0), rt_gpu.stream[stream]));
 }
 
-static void exchange(Rt *rt, int queue, RtGroup group, const RtParcel *parcel, int n,
-                     int64_t most_bytes)
+static void exchange(Rt *rt, int queue, RtGroup group, int ctas, const RtParcel *parcel,
+                     int n, int64_t most_bytes)
 {
-    const ncclComm_t comm = comm_of(rt, group, queue);
+    const ncclComm_t comm = comm_of(rt, group, queue, ctas);
     const cudaStream_t stream = rt_gpu.stream[queue];
     const int mine = rt_group_index(group, rt->rank);
     (void)most_bytes;
@@ -271,7 +275,7 @@ static ncclDataType_t type_of(RtDtype d)
 
 static void sum(Rt *rt, int stream, const RtOp *op)
 {
-    const ncclComm_t comm = comm_of(rt, op->group, stream);
+    const ncclComm_t comm = comm_of(rt, op->group, stream, 0);
     const ncclDataType_t type = type_of(op->dtype);
     const void *from = rt_symmetric(rt, op->from);
     const size_t elems = (size_t)op->elems;

@@ -28,11 +28,12 @@ static int64_t part_elems(const Parts *p, int k, int64_t at, int64_t slice)
     return n < 0 ? 0 : n < slice ? n : slice;
 }
 
-/* A sum in progress: its dtype and stream. */
+/* A sum in progress: its dtype and stream, its limit (RtOp.ctas). */
 typedef struct Sum {
     Rt *rt;
     int stream;
     int64_t item_bytes;
+    int ctas;
 } Sum;
 
 /* out = the tree sum over the group of this rank's part; out may be that part of our own
@@ -55,11 +56,15 @@ static void sum_parts(const Sum *s, const Parts *p, char *out)
                                    part_elems(p, k, at, slice) * item,
                                    staging + k * slice * item, own * item};
         }
-        rt_transport->exchange(rt, s->stream, g, parcel, ranks, slice * item);
+        rt_transport->exchange(rt, s->stream, g, s->ctas, parcel, ranks, slice * item);
         if (own > 0) {
-            rt_add_parts(rt, rt_gpu.stream[s->stream],
-                         p->base + (mine * p->stride + at) * item, staging, slice, mine,
-                         ranks, own, out + at * item);
+            const RtRankParts parts = {.own = p->base + (mine * p->stride + at) * item,
+                                       .staging = staging,
+                                       .stride = slice,
+                                       .mine = mine,
+                                       .ranks = ranks};
+            rt_add_parts(rt, rt_gpu.stream[s->stream], &parts, own, out + at * item,
+                         s->ctas);
         }
     }
     rt_count_group(rt, g, part_elems(p, mine, 0, p->elems) * item,
@@ -107,7 +112,8 @@ static void spread(const Sum *s, const Parts *p)
         rt_count_bytes(rt, rt_group_rank(p->group, rt->rank, k), theirs * item,
                        &rt->state->reduced_bytes);
     }
-    rt_transport->exchange(rt, s->stream, p->group, parcel, ranks, p->elems * item);
+    rt_transport->exchange(rt, s->stream, p->group, s->ctas, parcel, ranks,
+                           p->elems * item);
 }
 
 static void all_reduce(const Sum *s, const RtOp *op)
@@ -125,7 +131,7 @@ static void all_reduce(const Sum *s, const RtOp *op)
 /* There is one staging buffer, and kernels that add one dtype. */
 static void sum(Rt *rt, int stream, const RtOp *op)
 {
-    const Sum s = {rt, stream, (int64_t)rt_dtype_bytes(op->dtype)};
+    const Sum s = {rt, stream, (int64_t)rt_dtype_bytes(op->dtype), op->ctas};
     if (stream != RT_REDUCE || op->dtype != rt->trainer->reduce_dtype)
         rt_fail(rt, RT_EXIT_ERROR, "a sum on another stream, or of another dtype: a bug");
     if (op->order == RT_ORDER_TREE && op->kind == RT_OP_ALL_REDUCE) {
