@@ -84,10 +84,10 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
     for (int k = 0; k < choices; k++) {
         uint64_t r = seed * 100 + (uint64_t)k;
         Gen *g = open_case(folder, c);
-        int ranks = 1 << models_pick(&r, 1, 3), kind, beside;
+        int ranks = 1 << models_pick(&r, 0, 3), kind, beside;
         const char *text;
         Interpretation got;
-        ranks = k == 0 || ranks > c->parts ? c->parts : ranks;
+        ranks = k < 2 ? c->parts >> k : (int)min_i64(ranks, c->parts);
         beside = ranks == 8 ? 4 : 6; /* up to 16 ranks */
         kind = (int)models_pick(&r, 0, beside);
         text = gen_printf(g, "{%stensor=%d}%s", meshes[kind][0], ranks, meshes[kind][1]);

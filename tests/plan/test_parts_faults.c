@@ -159,6 +159,8 @@ static void without_wait(Gen *g, Instr *i, int w, const Interpretation *want)
     i->waits[last] = on;
     bad = verify_schedule(g);
     bad = bad ? bad : verify_place(g);
+    models_check(!verify_races(g, true) == !verify_races_of_all(g, true),
+                 "two ranks along each part and all ranks: one of them shows a race");
     for (uint64_t order = 0; order < 3 && !bad; order++) {
         Interpretation got = models_run(g, order + 50);
 
@@ -175,6 +177,7 @@ static void without_wait(Gen *g, Instr *i, int w, const Interpretation *want)
 
 static void remove_waits(Gen *g, const Interpretation *want)
 {
+    models_check(!verify_races_of_all(g, true), "a race without a fault");
     for (int id = 0; id < g->prog.ins.count; id++)
         for (int w = 0; w < g->prog.ins.items[id].n_waits; w++)
             without_wait(g, &g->prog.ins.items[id], w, want);
