@@ -183,13 +183,13 @@ static const char *check_param(const SplitCheck *x, const Value *v)
 {
     const ClassParam *p = &x->c->params.items[v->index];
     int64_t sum = 0, parts = x->g->model.parts_tensor;
+    bool divides = true;
 
     for (int i = 0; p->mark.kind == PART_CUT && i < p->mark.sections.n; i++) {
         sum += p->mark.sections.elems[i];
-        if (p->mark.sections.elems[i] % (parts * p->mark_unit))
-            sum = -1;
+        divides = divides && p->mark.sections.elems[i] % (parts * p->mark_unit) == 0;
     }
-    if (!part_equal(&v->part, &p->mark) ||
+    if (!part_equal(&v->part, &p->mark) || !divides ||
         (p->mark.kind == PART_CUT && sum != p->dim[p->mark.dim]) ||
         v->elems * (p->mark.kind == PART_CUT ? parts : 1) != p->elems)
         return gen_printf(x->g, "%s: the boxes of %s are not the parameter", x->c->name,

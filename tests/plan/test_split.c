@@ -164,6 +164,27 @@ static bool plant_one_section(Gen *g)
     return true;
 }
 
+/* One column, or row, of a parameter before the rest: no part has half of it. */
+static bool plant_section_of_one(Gen *g)
+{
+    Value *v = find_value(g, packed_param);
+    ClassParam *p = NULL;
+    int64_t *elems;
+
+    for (int i = 0; v && !p && i < g->classes.count; i++)
+        for (int k = 0; k < g->classes.items[i]->values.count; k++)
+            if (g->classes.items[i]->values.items[k] == v)
+                p = &g->classes.items[i]->params.items[v->index];
+    if (!p)
+        return false;
+    elems = gen_alloc(g, 2 * sizeof *elems);
+    elems[0] = 1;
+    elems[1] = p->dim[p->mark.dim]; /* which parts divide */
+    p->dim[p->mark.dim]--;
+    p->mark.sections = v->part.sections = (Sections){2, elems};
+    return true;
+}
+
 static bool plant_other_box(Gen *g)
 {
     Value *v = find_value(g, cut_gradient);
@@ -300,6 +321,7 @@ static const SplitFault split_faults[] = {
     {"the bias before the sum", plant_early_bias, "before the parts are summed", true},
     {"a norm's gradient is not summed", plant_norm_not_summed, "do not make up", false},
     {"q, k and v cut as one", plant_one_section, "boxes", false},
+    {"a section that parts do not divide", plant_section_of_one, "boxes", false},
     {"a gradient on other ranks", plant_other_box, "on the ranks of its parameter",
      false},
     {"a loss that is partial", plant_partial_loss, "the loss is not summed", false},
