@@ -109,13 +109,17 @@ static bool colored(const char *when)
     return isatty(STDERR_FILENO) && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
 }
 
-/* A plan is printed in one way, except that --json has the --kernels, too. */
+/* A plan is printed in one way, except that --json has the --kernels, too. A dump ends
+ * before there is a plan to draw. */
 static OptionsFound check_forms(OptionReader *r, const Options *opt)
 {
     const char *first = opt->dump ? "dump" : opt->all ? "all" : NULL;
     const char *second = opt->dump && opt->all ? "all"
                          : opt->json           ? "json"
                          : opt->kernels        ? "kernels"
+                         : !opt->dump          ? NULL
+                         : opt->html           ? "html"
+                         : opt->trace          ? "trace"
                                                : NULL;
 
     return first && second
