@@ -156,6 +156,8 @@ static const RtPart parts[${#parts}] = {
 #define PARTS(first, n) .n_parts = n, .parts = parts + first
 //@ end
 //@ if in_parts then
+/* Stored as n boxes, one for each part, cut along a dim; and of which sections of that dim
+ * each box has a piece. */
 #define BOXES(n, dim) .boxes = n, .cut_dim = dim
 #define SECTIONS(...) .n_sections = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .sections = (const int64_t[]){ __VA_ARGS__ }
 //@ end
