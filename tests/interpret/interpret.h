@@ -24,7 +24,7 @@ typedef struct SpanCall {
     char *saved, *scratch;
     char **saved_at; /* of each of the class's saved values */
     /* In parts: this call's part, and the call that has what all parts of its rank have. */
-    int part;
+    int32_t part;
     const struct SpanCall *whole;
     const struct SpanCall *parts; /* the calls that meet, of one rank or of all that join */
     int n_parts;                  /* 0: the graph has no parts, and this is the call */

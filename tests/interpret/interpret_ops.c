@@ -26,8 +26,7 @@ static char *place_of(const SpanCall *c, const Value *v)
     case LOC_DOUT:
         return c->d_out[v->loc_index];
     case LOC_DATA:
-        return v->loc_index == DATA_PART ? (char *)&c->part
-                                         : (char *)c->data[v->loc_index];
+        return (char *)c->data[v->loc_index];
     case LOC_CONST:
         return (char *)c->constant[v->loc_index];
     case LOC_SAVED:

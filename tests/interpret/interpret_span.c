@@ -121,7 +121,9 @@ static void bind_call(const Binder *b, SpanCall *c)
     bind_saved(b, c);
     c->constant = (const char **)m->constants;
     for (int k = 0, data = interp_find_buffer(m, BUF_DATA, -1); k < N_DATA; k++)
-        if (k != DATA_STARTS || g->model.packed)
+        if (k == DATA_PART)
+            c->data[k] = &c->part;
+        else if (k != DATA_STARTS || g->model.packed)
             c->data[k] = (const int32_t *)interp_at(m, b->rank, data++);
     c->logits = b->i->logits >= 0 ? interp_at(m, b->rank, b->i->logits) : NULL;
     c->loss =

@@ -48,20 +48,6 @@ static const char *const meshes[][2] = {
     {"shard=4,", ",2"},
 };
 
-/* Weights do not travel between ranks that share parts: their tables are whole. */
-static void whole_tables(Gen *g, const char *pass)
-{
-    for (int c = 0; !strcmp(pass, "graph") && c < g->classes.count; c++) {
-        Class *cls = g->classes.items[c];
-        for (int k = 0; k < cls->params.count; k++) {
-            ClassParam *p = &cls->params.items[k];
-            if (strstr(p->name, "embed") || strstr(p->name, "wte") ||
-                strstr(p->name, "wpe"))
-                p->mark = (PartState){0};
-        }
-    }
-}
-
 static Gen *open_case(const char *folder, const Case *c)
 {
     Gen *g = models_open(folder, c->model, c->sets);
@@ -74,7 +60,7 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
     Gen *plain = open_case(folder, c);
     Interpretation want;
     models_set(plain, "mesh={shard=1}");
-    models_plan_case(plain, NULL, whole_tables);
+    models_plan(plain, NULL);
     interpret_spread(plain);
     want = models_run(plain, 0);
     models_check(!want.fault, "%s in %d parts: plain run: %s", c->model, c->parts,
@@ -92,7 +78,7 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
         kind = (int)models_pick(&r, 0, beside);
         text = gen_printf(g, "{%stensor=%d}%s", meshes[kind][0], ranks, meshes[kind][1]);
         text = models_choose(g, &r, text);
-        models_plan_case(g, k & 1 ? &r : NULL, whole_tables);
+        models_plan(g, k & 1 ? &r : NULL);
         models_check(g->numerics_hash == plain->numerics_hash,
                      "%s%s: another numerics hash", c->model, text);
         got = models_run(g, (uint64_t)k);
@@ -107,7 +93,7 @@ static Gen *open_faulty(const char *folder, const char *mesh)
 {
     Gen *g = open_case(folder, &faulty);
     models_set(g, gen_printf(g, "mesh=%s", mesh));
-    models_plan_case(g, NULL, whole_tables);
+    models_plan(g, NULL);
     return g;
 }
 
