@@ -20,7 +20,7 @@ count_program() {
 
 # models, choices of each architecture and of each in parts, cases of `auto`. Under sanitizers a
 # memory error in the passes shows in any model: a quarter of the sample.
-counts=(40 4 3 20)
+counts=(40 3 3 20)
 if [ "$FULL" = 1 ]; then
     counts=(600 24 24 20 3)
 elif grep -qs '^FSDPGEN_SANITIZE:.*=.' "$BUILD/CMakeCache.txt"; then

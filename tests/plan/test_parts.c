@@ -67,6 +67,7 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
                  want.fault);
     models_check(models_finite(plain, &want), "%s: plain run: a loss is not finite",
                  c->model);
+    models_check(plain->prog.count[VARIANT_EVAL] > 0, "%s: no evaluation", c->model);
     for (int k = 0; k < choices; k++) {
         uint64_t r = seed * 100 + (uint64_t)k;
         Gen *g = open_case(folder, c);
