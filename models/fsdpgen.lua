@@ -173,20 +173,46 @@
 ---@field [1] fsdpgen.value logits
 ---@field [2] fsdpgen.value targets
 ---@field [3] fsdpgen.value lse
+---@field [4]? fsdpgen.value part
 ---@field masked? boolean
+---@field parts? integer
 ---@field smoothing? number
 ---@field softcap? number
+---@field vocab? integer
 ---@field z? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.cross_entropy_join
+---@field [1] fsdpgen.value stats
+---@field [2] fsdpgen.value targets
+---@field masked? boolean
+---@field smoothing? number
+---@field vocab integer
+---@field z? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.cross_entropy_part
+---@field [1] fsdpgen.value logits
+---@field [2] fsdpgen.value targets
+---@field [3] fsdpgen.value part
+---@field parts integer
+---@field smoothing? number
+---@field softcap? number
+---@field vocab integer
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.embed
 ---@field [1] fsdpgen.value tokens
 ---@field [2] fsdpgen.value w
+---@field [3]? fsdpgen.value part
+---@field parts? integer
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.embed_bwd
 ---@field [1] fsdpgen.value tokens
 ---@field [2] fsdpgen.value dy
+---@field [3]? fsdpgen.value part
+---@field parts? integer
 ---@field vocab integer
 ---@field name? string of the value
 
@@ -548,6 +574,8 @@
 ---@field conv1d_dx fun(call: fsdpgen.op.conv1d_dx): fsdpgen.value
 ---@field cross_entropy fun(call: fsdpgen.op.cross_entropy): fsdpgen.value, fsdpgen.value
 ---@field cross_entropy_bwd fun(call: fsdpgen.op.cross_entropy_bwd): fsdpgen.value
+---@field cross_entropy_join fun(call: fsdpgen.op.cross_entropy_join): fsdpgen.value, fsdpgen.value
+---@field cross_entropy_part fun(call: fsdpgen.op.cross_entropy_part): fsdpgen.value
 ---@field embed fun(call: fsdpgen.op.embed): fsdpgen.value
 ---@field embed_bwd fun(call: fsdpgen.op.embed_bwd): fsdpgen.value
 ---@field fp8_both fun(call: fsdpgen.op.fp8_both): fsdpgen.value, fsdpgen.value

@@ -302,7 +302,7 @@ static inline void *rt_local(const Rt *rt, int64_t offset) { return rt->local + 
 /* A step is computed in parts, of which each rank along a mesh axis has some, one after the other. In
  * a meet each part gets what it needs of a value of which it has a part. The result of a meet is
  * that of one function of all parts, in their order, whoever computes them. */
-enum { RT_MAX_PARTS = 64 };
+enum { RT_MAX_PARTS = 64 }; /* the most that parts.tensor may be */
 typedef struct RtParts {
     Rt *rt;
     int here;                        /* the number of parts that this rank computes: */

@@ -182,7 +182,7 @@ local trainer = {
     { "parts", "table", default = {}, hash = "in",
       doc = "number of parts in which a value is computed, however many ranks share them",
       fields = {
-          { "tensor", "int", min = 1, max = 1024, power_of_two = true, default = 1, neutral = 1,
+          { "tensor", "int", min = 1, max = 64, power_of_two = true, default = 1, neutral = 1,
             doc = "parts of heads and features, which `mesh.tensor` ranks share" },
           { "context", "int", min = 1, max = 1024, default = 1, neutral = 1, only = 1,
             doc = "parts of a sequence" },
@@ -201,7 +201,7 @@ local trainer = {
             doc = "copies of the model" },
           { "shard", "int", min = 1, max = 4096, default = 1, hash = axes.shard,
             doc = "ranks that share one copy" },
-          { "tensor", "int", min = 1, max = 1024, power_of_two = true, default = 1, hash = axes.tensor,
+          { "tensor", "int", min = 1, max = 64, power_of_two = true, default = 1, hash = axes.tensor,
             doc = "tensor parallelism: ranks that share the parts of `parts.tensor`" },
           { "node", "int", min = 1, max = 4096,
             default = function(t)
