@@ -27,10 +27,17 @@ typedef struct Case {
         "model.max_positions=" #seq
 
 static const Case cases[] = {
-    {"small_llama", 2, {LLAMA(4, 2, 6, 12, 8), NULL}},
-    {"small_gpt2", 2, {GPT2(4, 8), NULL}},
+    {"small_llama",
+     2,
+     {LLAMA(4, 2, 6, 12, 8), "loss={mask=true,z=0.01}", "micro_batch=2", NULL}},
+    {"small_gpt2",
+     2,
+     {GPT2(4, 8), "documents={end_id=1}", "loss.label_smoothing=0.1", NULL}},
     {"small_llama", 4, {LLAMA(4, 4, 2, 8, 4), "dtypes={param=\"bf16\"}", NULL}},
-    {"small_gpt2", 4, {GPT2(4, 4), "fuse=false", "dtypes={param=\"f64\"}", NULL}},
+    {"small_gpt2",
+     4,
+     {GPT2(4, 4), "fuse=false", "dtypes={param=\"f64\"}",
+      "groups={{match='*.h.0.*',frozen=true}}", NULL}},
     {"small_llama",
      8,
      {LLAMA(8, 8, 2, 8, 8), "dtypes={param=\"bf16\",master=\"split\",moments=\"bf16\"}",
