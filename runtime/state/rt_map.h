@@ -25,7 +25,8 @@ typedef struct RtRun { /* consecutive elements of one parameter in one shard */
 } RtRun;
 typedef void (*RtRunFn)(void *ctx, const RtRun *run);
 /* (parameter, box) -> (mesh coordinate, segment offset): calls fn for the runs at one coordinate,
- * in the order of the stored boxes and of their sections. Together, all coordinates have each element of the box once. */
+ * in the order of the stored boxes and of their sections. Together, all coordinates have each element
+ * of the box once. */
 void rt_box_runs(const RtTrainer *t, int param, const RtBox *box, RtCoordinate at,
                  RtRunFn fn, void *ctx);
 /* The same at this rank's coordinate. */
