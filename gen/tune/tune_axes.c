@@ -106,31 +106,44 @@ static int named_axis(Tune *t, const char *word)
 
 /* The strategies that cut something over ranks that are not all: without a cut a mesh
  * with copies does what the one without does. */
-static void copies_values(Tune *t, TuneAxis *a, long long copies, long long shards)
+static void copies_values(Tune *t, TuneAxis *a, const char *tensor, long long copies,
+                          long long shards)
 {
     for (int i = 0; i < N_STRATEGIES; i++) {
         const StrategyRule *rule = strategy_rule((Strategy)i);
 
         if (!rule->one_copy && rule->cut[HELD_OPTIMIZER])
             add_value(t, a,
-                      gen_printf(t->g, "mesh.replicate=%lld mesh.shard=%lld strategy=%s",
-                                 copies, shards, rule->name));
+                      gen_printf(t->g,
+                                 "%smesh.replicate=%lld mesh.shard=%lld strategy=%s",
+                                 tensor, copies, shards, rule->name));
     }
 }
 
-static void mesh_axis(Tune *t)
+/* The meshes whose axes but tensor have `data` ranks. */
+static void data_values(Tune *t, TuneAxis *a, const char *tensor, long long data)
 {
-    const long long world = t->base.world_size, node = t->base.node_ranks;
-    TuneAxis *a = add_axis(t, "mesh and strategy");
+    const long long nodes = t->base.world_size / t->base.node_ranks;
 
     for (int i = 0; i < N_STRATEGIES; i++)
         if (!strategy_rule((Strategy)i)->copies)
             add_value(t, a,
-                      gen_printf(t->g, "mesh.replicate=1 mesh.shard=%lld strategy=%s",
-                                 world, strategy_name((Strategy)i)));
-    for (long long copies = 2; copies < world; copies *= 2)
-        if (copies <= 8 || copies * node == world)
-            copies_values(t, a, copies, world / copies);
+                      gen_printf(t->g, "%smesh.replicate=1 mesh.shard=%lld strategy=%s",
+                                 tensor, data, strategy_name((Strategy)i)));
+    for (long long copies = 2; copies < data; copies *= 2)
+        if (copies <= 8 || copies == nodes)
+            copies_values(t, a, tensor, copies, data / copies);
+}
+
+/* Parts may be shared by as many ranks as divide them. */
+static void mesh_axis(Tune *t)
+{
+    const long long world = t->base.world_size, parts = t->base.parts;
+    TuneAxis *a = add_axis(t, "mesh and strategy");
+
+    for (long long n = 1; n <= parts && world % n == 0; n *= 2)
+        data_values(t, a, parts > 1 ? gen_printf(t->g, "mesh.tensor=%lld ", n) : "",
+                    world / n);
 }
 
 static void wrap_axis(Tune *t)

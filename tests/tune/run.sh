@@ -111,6 +111,12 @@ grid() {
     check "every strategy that cuts over fewer than all ranks is tried with copies" test "$(tr -d ' \n' <"$WORK/grid.json" |
         grep -oE '"mesh\.replicate=2","mesh\.shard=2","strategy=[a-z_]*"' | sed 's/.*=//; s/"//' | sort -u | xargs)" = \
         'hybrid_shard shard_optimizer'
+    # parts may be shared by fewer or more ranks, but the candidates' ranks are as many as the description's
+    tune "$llama" --plan-only --set mesh.shard=2 --set parts.tensor=2 --set mesh.tensor=2 --set model.heads=4 \
+        --set model.head_dim=4 --set model.vocab=256 --json >"$WORK/tensor.json"
+    check "with parts, meshes of as many ranks" test "$(tr -d ' \n' <"$WORK/tensor.json" |
+        grep -oE '"mesh\.tensor=[0-9]*","mesh\.replicate=[0-9]*","mesh\.shard=[0-9]*"' | tr -dc '0-9"' | tr -s '"' ' ' |
+        xargs -n 3 | sort -u | xargs)" = '1 1 4 1 2 2 2 1 2'
     cost=$(cpu "$FSDPGEN" tune "$llama" --plan-only --set mesh.shard=4 --set global_batch=32 --json)
     one=$(cpu sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$@"; done' - "$FSDPGEN" plan "$llama" --set mesh.shard=4 --json)
     check "$n candidates take less than a third of as many plans (${cost}0 ms; ten plans ${one}0 ms)" \
