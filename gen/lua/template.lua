@@ -35,7 +35,8 @@
 --   kernel(name, threads, shared_bytes)
 --                     CUDA: the `static RtKernel` of a kernel in this file, for rt_launch;
 --                     it is prepared at start
---   capped_rows(...)  see template_capped.lua; on CUDA also the functions of template_cuda.lua
+--   capped_rows(...), capped_minus(...)
+--                    see template_capped.lua; on CUDA also the functions of template_cuda.lua
 -- They rest on runtime/rt_math.h: rt_f32_from_bf16(rt_bf16), rt_bf16_from_f32(float).
 
 local template = {}

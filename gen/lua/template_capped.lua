@@ -1,17 +1,18 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- template_capped.lua: rows of logits with a softcap, for the templates of the loss. In: the
--- environment of a kernel, and the function that renders a template. Out: one function in it:
+-- environment of a kernel, and the function that renders a template. Out: functions in it, whose
+-- text does for softcap tanh(x / softcap) what runtime/ does for x:
 --
---   capped_rows(x, cols, softcap, g)   the text of FN_lse, FN_sum and FN_minus, which do for
---                    softcap tanh(x / softcap) what rt_row_lse, rt_row_sum and
---                    rt_row_softmax_minus do for x. x: an operand, for its dtype; g: on CUDA, the
---                    threads of a row; there FN_capped replaces the dtype of rt_row_lse and sum
+--   capped_rows(x, cols, softcap, g)   FN_lse and FN_sum, for rt_row_lse and rt_row_sum. x: an
+--                    operand, for its dtype; g: on CUDA, the threads of a row; there FN_capped
+--                    replaces the dtype of rt_row_lse and sum
+--   capped_minus(x, cols, softcap, g)  FN_minus, for rt_row_softmax_minus
 --
 -- Logits stay in memory as the product made them; they are capped in the dtype of sums each time
 -- that they are read, so fused and unfused losses have the same bits.
 
 -- A row is summed in blocks of as many elements as those of runtime/rt_row_body.h.
-local cpu = [[
+local cpu_rows = [[
 //@ local function sum(value)
     double total = 0;
     for (int64_t from = 0; from < ${cols}; from += 1024) {
@@ -38,7 +39,9 @@ RT_ALWAYS ${acc} ${fn}_sum(const ${x.type} *x)
 //@ sum(y)
     return (${acc})total;
 }
+]]
 
+local cpu_minus = [[
 /* dx = (scale exp(y - lse) - share - hot onehot(target)) (1 - t^2), t = tanh(x / softcap). dx
  * may be x. */
 RT_ALWAYS void ${fn}_minus(const ${x.type} *x, ${x.type} *dx, ${acc} lse, int64_t target,
@@ -56,7 +59,7 @@ RT_ALWAYS void ${fn}_minus(const ${x.type} *x, ${x.type} *dx, ${acc} lse, int64_
 }
 ]]
 
-local cuda = [[
+local cuda_rows = [[
 /* Logits that are capped where they are loaded. */
 struct ${fn}_capped {
     typedef ${x.type} T;
@@ -65,7 +68,9 @@ struct ${fn}_capped {
         return ${cap} * rt_tanh${f}(${tag}::load(x) * ${part});
     }
 };
+]]
 
+local cuda_minus = [[
 /* dx = (scale exp(y - lse) - share - hot onehot(target)) (1 - t^2), t = tanh(x / softcap), of
  * capped logits y. dx may be x. */
 RT_DEVICE void ${fn}_minus(const ${x.type} *x, ${x.type} *dx, ${acc} lse, int target,
@@ -87,16 +92,25 @@ RT_DEVICE void ${fn}_minus(const ${x.type} *x, ${x.type} *dx, ${acc} lse, int ta
 local tags = { f16 = "RtF16", bf16 = "RtBf16", f32 = "RtF32", f64 = "RtF64" }
 
 return function(env, render)
-  if env.capped_rows ~= nil then return end -- an operand or a dim keeps its name
-  function env.capped_rows(x, cols, softcap, g)
+  local function text(template, x, cols, softcap, g)
     local float = env.acc == "float"
-    local text = render(g and cuda or cpu, "gen/lua/template_capped.lua", {
+    return render(template, "gen/lua/template_capped.lua", {
       fn = env.fn, acc = env.acc, ld = env.ld, st = env.st, cols = cols, g = g,
       x = { name = "x", type = x.type, dtype = x.dtype },
       dx = { name = "dx", type = x.type, dtype = x.dtype },
       cap = env.lit(softcap), part = env.lit(1 / softcap), f = float and "f" or "",
       sums = float and "f32" or "f64", tag = tags[x.dtype],
     })
-    return text
+  end
+  -- An operand or a dim keeps its name.
+  if env.capped_rows == nil then
+    function env.capped_rows(x, cols, softcap, g)
+      return text(g and cuda_rows or cpu_rows, x, cols, softcap, g)
+    end
+  end
+  if env.capped_minus == nil then
+    function env.capped_minus(x, cols, softcap, g)
+      return text(g and cuda_minus or cpu_minus, x, cols, softcap, g)
+    end
   end
 end

@@ -5,7 +5,7 @@
 //@ local plain = z == 0 and smoothing == 0 and not scaled and softcap == 0
 //@ local by = scaled and " * loss_scale" or ""
 //@ if softcap > 0 then
-${capped_rows(logits, each, softcap)}
+${capped_minus(logits, each, softcap)}
 //@ end
 //@ if part then
 //@ local minus = softcap > 0 and fn .. "_minus(of_row, to, " or

@@ -9,7 +9,7 @@
 //@ local share = smoothing / (part and vocab or v)
 //@ local of_part = part and "const int32_t *part, " or ""
 //@ if softcap > 0 then
-${capped_rows(logits, each, softcap, g)}
+${capped_minus(logits, each, softcap, g)}
 //@ end
 RT_GLOBAL(${g.threads})
 ${fn}(const ${logits.type} *logits, const int32_t *targets, const ${lse.type} *lse,

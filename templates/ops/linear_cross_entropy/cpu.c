@@ -52,6 +52,7 @@ ${gemm(fn .. "_tail_dw", "TN", v, d, tail, x, dw)}
 
 //@ if softcap > 0 then
 ${capped_rows({ type = x.type, dtype = suffix }, v, softcap)}
+${capped_minus({ type = x.type, dtype = suffix }, v, softcap)}
 //@ end
 /* Replaces logits [tokens, ${v}] by their gradient; adds the losses to sum in token
  * order. */

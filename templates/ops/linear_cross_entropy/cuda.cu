@@ -20,6 +20,7 @@
 //@ end
 //@ if softcap > 0 then
 ${capped_rows(x, v, softcap, g)}
+${capped_minus(x, v, softcap, g)}
 //@ end
 /* Replaces the logits of a token by their gradient, and computes its loss. */
 RT_GLOBAL(${g.threads})
