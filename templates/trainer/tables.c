@@ -155,7 +155,9 @@ static const RtPart parts[${#parts}] = {
 //@ if #parts > 0 then
 #define PARTS(first, n) .n_parts = n, .parts = parts + first
 //@ end
-//@ if in_parts then
+//@ local has_boxes
+//@ for _, p in ipairs(params) do has_boxes = has_boxes or p.boxes > 1 end
+//@ if has_boxes then
 /* Stored as n boxes, one for each part, cut along a dim; and of which sections of that dim
  * each box has a piece. */
 #define BOXES(n, dim) .boxes = n, .cut_dim = dim

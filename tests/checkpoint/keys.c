@@ -3,8 +3,9 @@
  * of other keys than a description can ask for. What it emits computes nothing that is
  * right; its tables say where its weights lie. See keys.sh.
  *
- * TENSOR=n: an axis of n ranks along which parameters are cut: the last dim that n
- * divides, or of every other parameter the first. WIDE=1: vectors are stored in f32. */
+ * BOXES=n: parameters are stored as n boxes, cut along the last dim that n divides, or of
+ * every other parameter the first; a few are left whole. TENSOR=n: an axis of n ranks that
+ * share the boxes. WIDE=1: vectors are stored in f32. */
 #include "describe/mesh.h"
 #include "gen.h"
 
@@ -21,11 +22,12 @@ static int number(const char *name, int otherwise)
     return text ? atoi(text) : otherwise;
 }
 
-static void cut(Param *p, RankBits axes)
+static void cut(Param *p, int boxes, RankBits axes)
 {
     for (int d = 0; d < p->decl->n_dims; d++) {
-        if (p->decl->dim[d] % group_ranks(axes) != 0 || (p->axes && p->id % 2))
+        if (p->decl->dim[d] % boxes != 0 || (p->boxes && p->id % 2))
             continue;
+        p->boxes = boxes;
         p->axes = axes;
         p->cut_dim = d;
     }
@@ -42,7 +44,8 @@ void __wrap_shard_params(Gen *g)
     for (int i = 0; i < g->params.count; i++) {
         Param *p = &g->params.items[i];
 
-        cut(p, m->axis[AXIS_TENSOR].bits);
+        if (number("BOXES", 1) > 1)
+            cut(p, number("BOXES", 1), m->axis[AXIS_TENSOR].bits);
         if (number("WIDE", 0) && p->decl->n_dims == 1)
             p->decl->dtype = DT_F32;
     }

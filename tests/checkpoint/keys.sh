@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh: segments of every key. fsdpgen_keys (keys.c) emits trainers whose parameters
-# are cut along a tensor axis, the last dim or the first, and whose vectors lie in segments of f32;
-# idle.c takes their mathematics away. Initial weights, updates, hashes, gradients as they are
-# debugged and checkpoints are to the byte those of a trainer that cuts nothing.
+# are stored as boxes, along the last dim or the first, which ranks of a tensor axis share, and whose
+# vectors lie in segments of f32; idle.c takes their mathematics away. Initial weights are those of a
+# trainer without boxes. Updates, hashes, gradients as they are debugged and checkpoints are to the byte
+# those of one rank that has all boxes.
 
-# keyed NAME TENSOR WIDE SHARD
+# keyed NAME TENSOR WIDE SHARD [BOXES]
 keyed() {
     local dir=$WORK/$1
-    TENSOR=$2 WIDE=$3 FSDPGEN=$BUILD/tests/checkpoint/fsdpgen_keys generate "$dir" "$llama" \
+    TENSOR=$2 WIDE=$3 BOXES=${5:-4} FSDPGEN=$BUILD/tests/checkpoint/fsdpgen_keys generate "$dir" "$llama" \
         --set=dtypes.param=bf16 --set=mesh.shard="$4" || {
         bad "$1 is generated" "$dir.log"
         return 1
@@ -54,24 +55,30 @@ touches() {
 has_key() { grep -q "$2" "$WORK/$1/tables.c"; }
 
 keys() {
+    local name
     cc -O1 -Wall -Wextra -Werror -march="$ISA_ARCH" -I"$ROOT/runtime" \
         -c "$ROOT/tests/checkpoint/idle.c" -o "$WORK/idle.o" || {
         bad 'idle.c is built'
         return
     }
-    keyed plain 1 0 2 && keyed cut 2 0 2 && keyed cut4 4 0 1 && keyed vectors 1 1 4 &&
-        keyed both 2 1 2 || return
-    check 'neutral keys are not printed' test -z "$(grep 'axes = \|cut_dim = ' "$WORK/plain/tables.c")"
+    keyed plain 1 0 2 1 && keyed boxes 1 0 2 && keyed cut 2 0 2 && keyed cut4 4 0 1 &&
+        keyed vectors 1 1 4 && keyed both 2 1 2 || return
+    check 'neutral keys are not printed' test -z "$(grep 'axes = \|cut_dim = \|BOXES' "$WORK/plain/tables.c")"
     check 'a cut has its axes' has_key cut '\.axes = 0x1 \|\.axes = 0x1,'
-    check 'and its dim' has_key cut '\.cut_dim = 1'
+    check 'and its dim' has_key cut '\.cut_dim = 1\|BOXES(4, 1)'
     check 'a second dtype is a segment' has_key both 'RT_F32'
-    touches plain plain || return
-    touches cut plain
-    touches cut4 plain
+    for name in plain boxes; do
+        rm -rf "$WORK/$name.ck"
+        touched $name 0 --checkpoint "$WORK/$name.ck"
+    done
+    check 'boxes begin with the weights of what has none' cmp "$WORK/boxes.0.hash" "$WORK/plain.0.hash"
+    touches boxes boxes || return
+    touches cut boxes
+    touches cut4 boxes
     touches vectors vectors || return
     touches both vectors
     check 'weights without masters have the hash of masters' \
-        cmp "$WORK/both.1.hash" "$WORK/plain.1.hash"
+        cmp "$WORK/both.1.hash" "$WORK/boxes.1.hash"
 }
 
 part keys keys
