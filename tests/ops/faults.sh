@@ -123,6 +123,8 @@ if command -v g++ >/dev/null; then
         'a barrier before tiles are read is missing'
     fault attention cuda.cu 's/rt_cp_async_wait(0);//' 'tiles are read on their way'
     fault attention cuda.cu 's/key0 + KEYS > own + 1/key0 > own + 1/' 'an edge is not masked'
+    fault attention cuda.cu 's/lane % 4 == 0 ? 1 : 0/1/' 'a sink that counts four times'
+    fault attention cuda.cu 's/fold and 1 \/ scale or/false or/' 'a sink in other units than scores'
     fault attention_bwd cuda.cu 's/own + 15 > first/own > first/' 'an edge is not masked'
     fault attention_bwd cuda.cu 's/lse2 += ${stride};//' 'another head, but its lse'
     fault colsum cuda.cu 's/    rt_block_sync();//' 'a barrier before sums are read is missing'
