@@ -62,7 +62,7 @@ fault rope op.lua 's/x2 \* cos + x1 \* sin/x2 * cos - x1 * sin/' 'a sign in a re
 fault linear op.lua 's/, w = g.linear_dw { d.y, n.x }//' 'a gradient that is missing'
 fault linear op.lua 's/k = { y = "sum" }/k = { y = 2 }/' 'a sum that is called a cut'
 fault rmsnorm_bwd op.lua 's/t = { dw = "sum" }/t = { dw = "sum" }, d = {}/' 'a norm cut by columns'
-fault attention op.lua 's/{ 2, "heads", "kv_heads", "kv_heads" }, o/{ 2, "heads" }, o/' \
+fault attention op.lua 's/{ 2, "heads", "kv_heads", "kv_heads" }, s/{ 2, "heads" }, s/' \
     'heads of queries, keys and values as one section'
 fault layernorm cpu.c 's/(x + at, m, /(x + at, 0, /' 'variance around 0'
 fault rmsnorm cpu.c 's/lit(eps)/lit(eps * 2)/' 'twice the eps'
