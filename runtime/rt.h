@@ -320,9 +320,10 @@ typedef void RtMeetKernel(int part, const void *const *from, void *to, float bet
  * of the first n parts here is written; 1: all parts share the result. */
 void rt_meet(RtParts *parts, RtMeetKernel *kernel, float beta, int n);
 
-/* For such kernels: rows of `bytes` consecutive bytes, the next ones a stride further on. */
+/* For such kernels: rows of `bytes` consecutive bytes, the next ones a stride further on. beta 1 adds
+ * them to those of `to`, as numbers of this dtype. */
 void rt_meet_rows(void *to, int64_t to_stride, const void *from, int64_t from_stride,
-                  int64_t bytes, int64_t rows);
+                  int64_t bytes, int64_t rows, RtDtype dtype, float beta);
 
 /* from, to: expressions of p, a part of this rank. To each part its own; to all parts one; to each
  * part a piece of what all have, which joins no ranks. */

@@ -23,6 +23,7 @@ set -u
 . "$ROOT/tests/e2e/new_rows.sh"
 . "$ROOT/tests/e2e/calibrate.sh"
 . "$ROOT/tests/e2e/planted.sh"
+. "$ROOT/tests/e2e/parts.sh"
 
 data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
 
@@ -67,5 +68,6 @@ part evaluate turn 1 2 evaluate
 part fine_tuning turn 0 2 fine_tuning
 part new_rows turn 1 2 new_rows
 part planted_numbers planted_numbers
+part parts parts_suite
 part equal_bits equal_bits_suite
 finish

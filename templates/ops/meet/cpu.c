@@ -1,6 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- meet: reads what every part has, writes what part `part` needs. A sum is a balanced tree over
 //@ -- the parts, in ${acc}, rounded once. The rest are copies of rows that are consecutive in both.
+//@ -- Gradients are added to those of earlier micro-batches: beta is 1.
 //@ local function cut(text) -- its dim, the whole of it, and its sections: where they begin, in all
 //@     local dim, list = string.match(text, "^cut:(%d+):([%d+]+)$") -- parts and in one, and a piece
 //@     local c = { dim = math.tointeger(tonumber(dim)), whole = 0 }
@@ -59,9 +60,11 @@
 //@     end
 //@     return base
 //@ end
-//@ -- Copies `count` rows of `run` elements; rows are a stride apart.
+//@ -- Copies or adds `count` rows of `run` elements; rows are a stride apart. Only floats are added.
+//@ local dtypes = { f64 = "RT_F64", bf16 = "RT_BF16", f16 = "RT_F16" }
 //@ local function rows(indent, y_at, y_stride, x_at, x_stride, run, count)
-//@ local args = { y_at, item * y_stride, x_at, item * x_stride, item * run, count }
+//@ local args = { y_at, item * y_stride, x_at, item * x_stride, item * run, count,
+//@                dtypes[y.dtype] or "RT_F32", "beta" }
 //@ for i, v in ipairs(args) do args[i] = tostring(v) end
 //@ local lines = call(indent .. "rt_meet_rows(", args, ");")
 ${lines}

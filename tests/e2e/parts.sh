@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh. A trainer in parts has the gradients of one without, in f64, where a leaf has several
+# micro-batches: what parts make of a gradient is added to that of the micro-batches before, whether it
+# is a sum, all of their pieces, or a piece of a whole one.
+
+# parts_near FILE FILE: norms and projections of all parameters
+parts_near() {
+    python3 -c 'import json, sys
+a, b = (json.load(open(f))["parameters"] for f in sys.argv[1:])
+def near(x, y, size): return abs(x - y) <= 1e-9 * size
+for p, q in zip(a, b, strict=True):
+    numbers = list(zip([p["norm"]] + p["projections"], [q["norm"]] + q["projections"]))
+    if p["name"] != q["name"] or not all(near(x, y, p["norm"]) for x, y in numbers):
+        sys.exit("%s: %s, but in parts %s" % (p["name"], p["norm"], q["norm"]))' "$1" "$2"
+}
+
+parts_gradients() { # NAME MODEL ARGS...
+    local name=$1 model=$2 dir=$WORK/$1 n
+    shift 2
+    for n in 1 4; do
+        if ! generate "$dir.$n" "$model" "$@" --set parts.tensor=$n --set micro_batch=1 --set seq=16 \
+            --set global_batch=4 --set leaves=1 --set model.vocab=256 --set 'dtypes={param="f64"}' ||
+           ! build_trainer "$dir.$n" ||
+           ! train "$dir.$n" "$data" 1 --threads 1 --debug-gradients "$dir.$n.gradients"; then
+            bad "parts: $name trains in $n" "$dir.$n.log"
+            return
+        fi
+    done
+    check "parts: $name has the gradients of one without" parts_near "$dir.1.gradients" "$dir.4.gradients"
+}
+
+parts_suite() {
+    local outside=$ROOT/tests/e2e/outside
+    # a table of positions, whose gradient is gathered
+    parts_gradients gpt2 "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
+    # norms of all heads together; of the gradient of q, k and v a part takes its piece
+    parts_gradients llama "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 --set model.ffn=52 \
+        --set model.qk_norm_all=true --set model.qkv_bias=true
+    # nothing is marked
+    parts_gradients unmarked "$outside/relu_net.lua" --ops "$outside/ops"
+}
