@@ -114,7 +114,8 @@ static bool parts_divide(Gen *g)
             least = p;
             unit = p->mark.dim ? "columns" : "rows";
             if (p->mark_unit > 1)
-                unit = gen_printf(g, "units of %lld %s", (long long)p->mark_unit, unit);
+                unit = gen_printf(g, "unit%s of %lld %s", units == 1 ? "" : "s",
+                                  (long long)p->mark_unit, unit);
         }
     }
     if (most >= parts)

@@ -130,10 +130,13 @@ static void dump_model(Gen *g, Text *t, bool checked)
         return;
     text_printf(t, "inside the hash\n%s", m->hash_fields ? m->hash_fields : "");
     text_printf(t, "outside the hash\n");
-    text_printf(t, "mesh.replicate = %lld\nmesh.shard = %lld\nworld_size = %lld\n",
+    text_printf(t, "mesh.replicate = %lld\nmesh.shard = %lld\n",
                 (long long)m->mesh.axis[AXIS_REPLICATE].degree,
-                (long long)m->mesh.axis[AXIS_SHARD].degree,
-                (long long)m->mesh.world_size);
+                (long long)m->mesh.axis[AXIS_SHARD].degree);
+    if (m->mesh.axis[AXIS_TENSOR].degree > 1)
+        text_printf(t, "mesh.tensor = %lld\n",
+                    (long long)m->mesh.axis[AXIS_TENSOR].degree);
+    text_printf(t, "world_size = %lld\n", (long long)m->mesh.world_size);
     text_printf(t, "strategy = %s\n", strategy_name(m->strategy));
     dump_wrap(&m->wrap, t);
     if (m->reshard_ranks > 1 && m->reshard_ranks < m->mesh.axis[AXIS_SHARD].degree)

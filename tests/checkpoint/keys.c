@@ -4,8 +4,8 @@
  * right; its tables say where its weights lie. See keys.sh.
  *
  * BOXES=n: parameters are stored as n boxes, cut along the last dim that n divides, or of
- * every other parameter the first; a few are left whole. TENSOR=n: an axis of n ranks that
- * share the boxes. WIDE=1: vectors are stored in f32. */
+ * every other parameter the first; a few are left whole. TENSOR=n: an axis of n ranks
+ * that share the boxes. WIDE=1: vectors are stored in f32. */
 #include "describe/mesh.h"
 #include "gen.h"
 
