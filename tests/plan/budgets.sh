@@ -23,8 +23,7 @@ budget "more ranks would do" 3 "mesh.shard = 4 needs about" --set 'recompute=blo
 budget "nothing fits" 3 "give a rank at least" --set 'target=cpu{memory="1MiB"}'
 budget "an op that is none" 1 'did you mean "swiglu"?' --set 'recompute=ops{"swglu"}'
 budget "an op that changes nothing" 0 'it changes nothing' --set 'recompute=ops{"rope"}'
-budget "auto, without a budget: none" 0 "\"total\": $total" --set recompute=auto --set "mesh={shard=2}" \
-    --json
+budget "auto, without a budget: none" 0 "total per rank  *$total " --set recompute=auto --set "mesh={shard=2}"
 budget "auto, plenty" 0 "0 of 3 blocks layer recomputed" --set recompute=auto \
     --set 'target=cpu{memory="1GiB"}'
 budget "auto, little" 0 'of 3 blocks layer recomputed' --set recompute=auto \

@@ -203,8 +203,9 @@ sed '/^    fabrics = /d' "$WORK/cluster.lua" >"$WORK/rest.lua"
 { echo 'return {'; sed -n '/^    fabrics = /p' "$WORK/cluster.lua"; echo '}'; } >"$WORK/fabrics.lua"
 "$FSDPGEN" plan "$ROOT/models/llama8b.lua" --machines "$WORK/fabrics.lua" --machines "$WORK/rest.lua" --target cuda \
     --set target.gpu=gh200 >"$WORK/two" 2>"$WORK/err"
-cluster plan --target cuda --set target.gpu=gh200 >"$WORK/one" 2>&1
-check "--machines: two files are as one" test -s "$WORK/two" -a "$(cat "$WORK/one")" = "$(cat "$WORK/two" "$WORK/err")"
+cluster plan --target cuda --set target.gpu=gh200 >"$WORK/one" 2>"$WORK/one.err"
+check "--machines: two files are as one" test -s "$WORK/two" -a \
+    "$(cat "$WORK/one" "$WORK/one.err")" = "$(cat "$WORK/two" "$WORK/err")"
 cluster plan --machines "$WORK/fabrics.lua" >"$WORK/out" 2>"$WORK/err"
 check "--machines: a name of an earlier file is taken" grep -q 'there is a "campus" already' "$WORK/err"
 cluster generate --target cuda --set target.gpu=gh200 --link-runtime "$ROOT/runtime" -o "$WORK/own" >"$WORK/out" 2>&1
