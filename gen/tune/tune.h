@@ -54,7 +54,7 @@ typedef struct TuneKnown { const char *set; bool own; } TuneKnown; /* own: the d
 enum { TUNE_LINES = 16 };    /* of the table while it is measured */
 typedef struct TuneLive {
     Candidate *const *picks; /* that are measured */
-    int n, rounds, place;    /* place: in the building of all */
+    int n, runs, place;      /* runs: of all; place: in the building of all */
     const Candidate *now;    /* the one built or run at the moment */
     const char *doing;       /* "building", "running" */
     int64_t begun;           /* seconds of the monotonic clock */
@@ -103,7 +103,7 @@ void tune_settle(Tune *t, Candidate *c);
 
 /* tune_live.c: a table on a terminal, or lines. Begin; what is done now; what was done; a second
  * passed; clear, before anything else is printed. */
-void tune_live_begin(Tune *t, Candidate *const *picks, int n, int rounds);
+void tune_live_begin(Tune *t, Candidate *const *picks, int n, int runs);
 void tune_live_now(Tune *t, const Candidate *c, const char *doing, int place);
 void tune_live_done(Tune *t, const Candidate *c);
 void tune_live_tick(Tune *t);
@@ -122,7 +122,8 @@ void tune_remove(const char *folder); /* and everything in it */
 const Candidate *tune_best(const Tune *t);
 const Candidate *tune_fastest(const Tune *t); /* measured, even if by chance; NULL: none was */
 bool tune_is_kept(const Tune *t); /* was another one faster, but not clearly? */
-bool tune_is_clear(const Candidate *c, const Candidate *own);
+bool tune_is_clear(const Candidate *c, const Candidate *own); /* is c faster than own? */
+bool tune_is_open(const Tune *t, const Candidate *c); /* may more runs of it change the choice? */
 double tune_rate(const Candidate *c, double seconds); /* tokens a second */
 
 /* tune_wisdom.c. Reads what was measured before; adds a run, on the disk when it returns. */

@@ -33,13 +33,13 @@ static struct winsize terminal(void)
     return w;
 }
 
-void tune_live_begin(Tune *t, Candidate *const *picks, int n, int rounds)
+void tune_live_begin(Tune *t, Candidate *const *picks, int n, int runs)
 {
     const char *term = getenv("TERM");
 
     t->live = (TuneLive){.picks = picks,
                          .n = n,
-                         .rounds = rounds,
+                         .runs = runs,
                          .begun = now_seconds(),
                          .screen = isatty(STDERR_FILENO) && term && strcmp(term, "dumb")};
 }
@@ -101,11 +101,11 @@ static const char *status_line(const Tune *t)
     const TuneLive *l = &t->live;
     const bool building = !strcmp(l->doing, "building");
 
-    return gen_printf(
-        t->g, "%s %d of %d; %s of at most %lld min", l->doing,
-        building ? l->place : (int)min_i64(runs_done(t) + 1, l->n * l->rounds),
-        building ? l->n : l->n * l->rounds,
-        show_seconds(t->g, (double)(now_seconds() - l->begun)), (long long)t->minutes);
+    return gen_printf(t->g, "%s %d of %d; %s of at most %lld min", l->doing,
+                      building ? l->place : (int)min_i64(runs_done(t) + 1, l->runs),
+                      building ? l->n : l->runs,
+                      show_seconds(t->g, (double)(now_seconds() - l->begun)),
+                      (long long)t->minutes);
 }
 
 /* The fastest first; those not measured as they were ranked; those that failed last. */
@@ -191,7 +191,6 @@ void tune_live_done(Tune *t, const Candidate *c)
                    tune_sets_of(t, c));
     else
         print_line(stderr, "fsdpgen: ", "run %d of %d: %s a step: %s", runs_done(t),
-                   l->n * l->rounds,
-                   show_seconds_to(t->g, c->step_seconds.items[runs - 1], 4),
+                   l->runs, show_seconds_to(t->g, c->step_seconds.items[runs - 1], 4),
                    tune_sets_of(t, c));
 }

@@ -3,8 +3,10 @@
  * candidates. Out: for each one the seconds of its steps and the hash of its weights.
  *
  * Runs are short and take turns, each round beginning with another candidate, so that
- * other load on the machine affects all of them. Runs of one numerics hash must end with
- * equal weights; checking this promise here costs nothing. */
+ * other load on the machine affects all of them. A few runs seldom tell apart what
+ * differs by a few percent, so candidates that are not clearly slower than the fastest
+ * run on while there is time. Runs of one numerics hash must end with equal weights;
+ * checking this promise here costs nothing. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memrchr */
 #endif
@@ -20,7 +22,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_ROUNDS = 5, MAX_LOG_BYTES = 16 << 20, MAX_TOKENS = 16 << 20 };
+/* All run FIRST_ROUNDS times, those that may still be the fastest MAX_ROUNDS times. */
+enum {
+    FIRST_ROUNDS = 5,
+    MAX_ROUNDS = 20,
+    MAX_LOG_BYTES = 16 << 20,
+    MAX_TOKENS = 16 << 20
+};
 
 typedef struct Picks {
     Candidate **items;
@@ -305,14 +313,14 @@ static void pick(Tune *t, Picks *picks)
         *gen_push(t->g, picks) = own;
 }
 
-static int build_all(Tune *t, const Picks *picks)
+static int build_all(Tune *t, const Picks *picks, int rounds)
 {
     int code = EXIT_DONE;
 
     for (int i = 0; i < picks->count && code == EXIT_DONE && !tune_signalled(); i++) {
         Candidate *c = picks->items[i];
 
-        if (c->step_seconds.count >= MAX_ROUNDS)
+        if (c->built || c->failed || c->step_seconds.count >= rounds)
             continue;
         tune_live_now(t, c, "building", i + 1);
         code = build(t, c);
@@ -322,14 +330,15 @@ static int build_all(Tune *t, const Picks *picks)
     return code;
 }
 
-static int turns(Tune *t, const Picks *picks)
+/* Builds those of `some` that lack runs, and runs them up to that many rounds, until
+ * `end`. */
+static int turns(Tune *t, const Picks *picks, const Picks *some, int rounds, int64_t end)
 {
-    const int64_t end = now_seconds() + t->minutes * 60;
-    int code = build_all(t, picks);
+    int code = build_all(t, some, rounds);
 
-    for (int round = 0; round < MAX_ROUNDS && code == EXIT_DONE; round++) {
-        for (int k = 0; k < picks->count && code == EXIT_DONE; k++) {
-            Candidate *c = picks->items[(k + round) % picks->count];
+    for (int round = 0; round < rounds && code == EXIT_DONE; round++) {
+        for (int k = 0; k < some->count && code == EXIT_DONE; k++) {
+            Candidate *c = some->items[(k + round) % some->count];
 
             if (tune_signalled() || (round && now_seconds() >= end))
                 return code;
@@ -344,6 +353,23 @@ static int turns(Tune *t, const Picks *picks)
     return code;
 }
 
+/* Chosen once, after the first rounds: a verdict that stops when it likes what it sees
+ * would be wrong more often. */
+static int all_turns(Tune *t, const Picks *picks)
+{
+    const int64_t end = now_seconds() + t->minutes * 60;
+    Picks open = {0};
+    int code = turns(t, picks, picks, FIRST_ROUNDS, end);
+
+    for (int i = 0; i < picks->count; i++)
+        if (tune_is_open(t, picks->items[i]))
+            *gen_push(t->g, &open) = picks->items[i];
+    if (code != EXIT_DONE || tune_signalled() || now_seconds() >= end)
+        return code;
+    t->live.runs += open.count * (MAX_ROUNDS - FIRST_ROUNDS);
+    return turns(t, picks, &open, MAX_ROUNDS, end);
+}
+
 int tune_measure(Tune *t)
 {
     Picks picks = {0};
@@ -356,8 +382,8 @@ int tune_measure(Tune *t)
     if (code == EXIT_DONE) {
         tune_signals();
         pick(t, &picks);
-        tune_live_begin(t, picks.items, picks.count, MAX_ROUNDS);
-        code = turns(t, &picks);
+        tune_live_begin(t, picks.items, picks.count, picks.count * FIRST_ROUNDS);
+        code = all_turns(t, &picks);
         t->stopped = tune_signalled();
     }
     tune_live_clear(t);
