@@ -70,9 +70,7 @@ static const char *structure_text(Gen *g, const Class *c)
     return t.s;
 }
 
-/* ---- setup constants ------------------------------------------------------------- */
-
-static bool same_setup(const Node *a, const Node *b)
+bool node_equal(const Node *a, const Node *b)
 {
     if (a->op != b->op || a->n_attrs != b->n_attrs || a->n_in != b->n_in ||
         a->omitted != b->omitted)
@@ -80,11 +78,13 @@ static bool same_setup(const Node *a, const Node *b)
     for (int i = 0; i < a->n_attrs; i++)
         if (!attr_equal(&a->attrs[i], &b->attrs[i]))
             return false;
-    for (int i = 0; i < a->n_in; i++) /* inputs of setup nodes are constants */
+    for (int i = 0; i < a->n_in; i++)
         if (a->in[i] != b->in[i])
             return false;
     return true;
 }
+
+/* ---- setup constants ------------------------------------------------------------- */
 
 static const char *const_name(Gen *g, const char *base)
 {
@@ -108,7 +108,7 @@ static Node *setup_node(Gen *g, const Node *n)
     Node *s;
 
     for (int i = 0; i < g->setup.n_nodes; i++)
-        if (same_setup(g->setup.nodes[i], n))
+        if (node_equal(g->setup.nodes[i], n))
             return g->setup.nodes[i];
     s = gen_alloc(g, sizeof *s);
     *s = *n;

@@ -46,11 +46,11 @@ const char *builder_show(Gen *g, lua_State *L, int index);
 /* Appends a node of the class; name may be NULL; attributes are complete, sorted. */
 Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_attrs,
                    const char *name);
-/* Reads the attributes of an op call from the table at index into out (sorted, complete).
- * Unknown keys, wrong types and missing values are Lua errors. */
 /* Puts those of in[op->n_in] that are not NULL side by side into given, which may be in. Returns
  * how many; omitted: as of a node. */
 int builder_given(const OpRule *op, Value *const *in, Value **given, uint32_t *omitted);
+/* Reads the attributes of an op call from the table at index into out (sorted, complete).
+ * Unknown keys, wrong types and missing values are Lua errors. */
 void builder_attrs(Builder *b, const OpRule *op, int index, Attr *out);
 Value *value_new(Gen *g, Class *c, ValueKind kind, const char *name);
 const char *value_unique_name(Gen *g, const Class *c, const char *base);
@@ -102,6 +102,8 @@ typedef struct Uses {
 } Uses;
 Uses class_uses(Gen *g, const Class *c);
 bool class_is_root(const Class *c, const Value *v); /* boundary, gradient or loss */
+/* graph.c: are these calls of one op with the same values and attributes? */
+bool node_equal(const Node *a, const Node *b);
 /* graph.c: moves the class's setup nodes out to g->setup and g->consts. */
 void graph_hoist_setup(Gen *g, Class *c);
 

@@ -7,16 +7,14 @@
  * 1. The last block, with the head and the loss, stays as it is; so does a call for which
  *    the rule builds nothing: of sizes that matrix units do not take. A warning counts
  *    them.
- * 2. What several products ask for is made once: of nodes with equal op, attributes and
- *    inputs the first is kept. So forward and backward share the scale of a weight and
- *    what is made of the rows.
+ * 2. What several products ask for is made once: of equal nodes (node_equal) the first
+ *    is kept. So forward and backward share the scale of a weight and what is made of
+ *    the rows.
  * 3. Parts that a product of the backward needs of forward values are made in the
  *    forward, which then saves one byte for each element. Only what depends on a
  *    parameter is made where it is used: weights are gathered again for the backward,
  *    and copies of them would outlive their block's turn. */
 #include "graph/builder.h"
-
-#include <string.h>
 
 typedef struct Linears {
     Gen *g;
@@ -24,17 +22,6 @@ typedef struct Linears {
     Class *c;
     int replaced, left; /* products of all classes so far */
 } Linears;
-
-static bool equal_nodes(const Node *a, const Node *b)
-{
-    if (a->op != b->op || a->n_in != b->n_in ||
-        memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) != 0)
-        return false;
-    for (int i = 0; i < a->n_attrs; i++)
-        if (!attr_equal(&a->attrs[i], &b->attrs[i]))
-            return false;
-    return true;
-}
 
 static bool reads_parameter(const Node *n)
 {
@@ -58,7 +45,7 @@ static bool of_forward(const Node *n)
  * the backward, but nothing larger. */
 static bool may_share(const Node *first, const Node *n)
 {
-    return equal_nodes(first, n) &&
+    return node_equal(first, n) &&
            (first->phase == n->phase || !reads_parameter(n) || n->out[0]->elems == 1);
 }
 

@@ -36,6 +36,26 @@ if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" $lua_flags >"$WORK/err" 2>&1; the
         "$models/tiny_llama.lua"
     check "fp8: what was made of rows in the forward is used again" \
         test "$(grep -c '= fp8_scale(' "$WORK/fp8")" = 12
+    # two calls whose given inputs are equal, but not their places
+    mkdir -p "$WORK/places/linear" "$WORK/places/plus"
+    cat >"$WORK/places/plus/op.lua" <<'OP'
+return op {
+    inputs = { { "x", "t k" }, { "a", "1", class = "any", optional = true }, { "b", "1", class = "any", optional = true } },
+    outputs = { { "y", "t k", dtype = "x" } },
+    axes = { t = "parallel", k = "parallel" },
+    flops = function(n) return n.t * n.k end,
+}
+OP
+    awk '/^    fp8 = / { print "    fp8 = function(g, n)"
+             print "        local s = g.fp8_scale { n.x }"
+             print "        local sum = g.add { g.plus { n.x, s }, g.plus { n.x, nil, s } }"
+             print "        return { y = g.linear { sum, n.w } }"
+             print "    end,"; skip = 1 }
+         !skip { print } /^    end,/ { skip = 0 }' "$ops/linear/op.lua" >"$WORK/places/linear/op.lua"
+    "$FSDPGEN" "$models/tiny_llama.lua" "${sizes[@]}" --ops "$WORK/places" --set model.head_dim=16 \
+        --set model.ffn=48 --dump=grad --set dtypes.linear=fp8 >"$WORK/fp8" 2>"$WORK/err"
+    check "fp8: calls that omit different inputs are two" \
+        [ "$(grep -c '= plus(' "$WORK/fp8") $(grep -c '= plus(.*, -, ' "$WORK/fp8")" = "8 4" ]
 else
     bad "lua_run.c" "$WORK/err"
 fi
