@@ -35,8 +35,8 @@ run() {
     } >"$dir.result"
 }
 
-files_of() { # FOLDER: names and contents
-    (cd "$1" && find . -type f | sort | xargs md5sum)
+files_of() { # FOLDER: names and contents; two that are missing differ
+    (cd "$1" && find . -type f | sort | xargs md5sum) || echo "no folder $1"
 }
 
 # ---- round trips ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 parts_near() {
     python3 -c 'import json, sys
 a, b = (json.load(open(f))["parameters"] for f in sys.argv[1:])
+assert a, "no parameters"
 def near(x, y, size): return abs(x - y) <= 1e-9 * size
 for p, q in zip(a, b, strict=True):
     numbers = list(zip([p["norm"]] + p["projections"], [q["norm"]] + q["projections"]))

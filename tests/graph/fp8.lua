@@ -3,7 +3,7 @@
 -- graph without, its products on rounded operands? In: what --dump=grad prints of both. Both run on the
 -- same random values, in f64, by the ops' references; in the plain graph each product whose sizes are
 -- multiples of 16 first rounds its operands to fp8, in all blocks but the last, by formulas of this
--- file. Every value that both have, every gradient and the loss must be equal.
+-- file. The graph with fp8 has every value of the other one, and all are equal: gradients and the loss, too.
 -- With "faults": other roundings, planted one at a time in the plain graph, must show.
 -- Out: one line a class, "bad" where they differ; exit 1 then.
 local here = arg[0]:match("^(.*/)")
@@ -85,6 +85,7 @@ local function check_class(plain, fp8, setup)
     run_class(fp8, others)
     for name, v in pairs(values) do
         local o = others[name]
+        if not o then bad[#bad + 1] = name .. ": the graph with fp8 does not have it" end
         count = count + (o and 1 or 0)
         for k = 1, o and #v or 0 do
             if v[k] ~= o[k] then

@@ -177,10 +177,13 @@ static void without_wait(Gen *g, Instr *i, int w, const Interpretation *want)
 
 static void remove_waits(Gen *g, const Interpretation *want)
 {
+    int waits = 0;
+
     models_check(!verify_races_of_all(g, true), "a race without a fault");
     for (int id = 0; id < g->prog.ins.count; id++)
-        for (int w = 0; w < g->prog.ins.items[id].n_waits; w++)
+        for (int w = 0; w < g->prog.ins.items[id].n_waits; w++, waits++)
             without_wait(g, &g->prog.ins.items[id], w, want);
+    models_check(waits > 0, "no wait to remove");
 }
 
 void test_parts_faults(PartsOpen *open, const char *folder, const Interpretation *want)
@@ -197,8 +200,10 @@ void test_parts_faults(PartsOpen *open, const char *folder, const Interpretation
         Gen *g = open(folder, "{tensor=1}");
         const Fault leg = {f->name, f->plant, verify_legs, f->named,
                            !strstr(f->named, "workspace")};
+        const bool planted = f->plant(g);
 
-        if (f->plant(g))
+        models_check(planted, "%s: no place for it", f->name);
+        if (planted)
             judge(g, &leg, want);
     }
     remove_waits(open(folder, "{shard=2,tensor=2}"), want);
