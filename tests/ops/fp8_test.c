@@ -127,6 +127,7 @@ static void test_scale(void **state)
             const double scale = rt_fp8_scale((int32_t)bits, forms[f].top);
             int e;
 
+            assert_int_equal(rt_fp8_size(float_of(bits | 0x80000000u)), bits);
             assert_true(frexp(scale, &e) == 0.5 && scale >= 0x1p-126);
             assert_true((double)float_of(bits) <= forms[f].largest * scale);
             assert_true(scale == 0x1p-126 ||
