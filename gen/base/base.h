@@ -77,6 +77,7 @@ enum { PRINTABLE_BYTES = 8 };
 /* Writes the printable form of the first character of s; returns how many bytes of s it covers. */
 size_t printable_step(const char *s, size_t n, char to[PRINTABLE_BYTES], size_t *bytes);
 void text_printable(Text *t, const char *s, size_t n, bool lines); /* lines: line ends are kept */
+const char *printable_text(Gen *g, const char *s, size_t n); /* of one line */
 /* How many bytes of printable text fit into `most` columns of a terminal, and how many they take. */
 size_t printable_fit(const char *s, size_t most, size_t *columns);
 void print_printable(FILE *f, const char *s, size_t n);

@@ -76,6 +76,15 @@ void text_printable(Text *t, const char *s, size_t n, bool lines)
     }
 }
 
+const char *printable_text(Gen *g, const char *s, size_t n)
+{
+    Text t = {.g = g};
+
+    text_add(&t, "", 0);
+    text_printable(&t, s, n, false);
+    return t.s;
+}
+
 size_t printable_fit(const char *s, size_t most, size_t *columns)
 {
     size_t n = 0;

@@ -77,7 +77,13 @@ static void check_cudnn(Check *c, const char *arch)
         COMPLAIN(c, "target.attention", lack.help, "target.attention: %s", lack.problem);
 }
 
-/* bf16 gradients of weights with another dtype: cuBLASLt has no such product. */
+static bool asks_fp8(Check *c)
+{
+    return !strcmp(value_str(c, "dtypes.linear"), "fp8");
+}
+
+/* What cuBLASLt has no product for: bf16 gradients of weights with another dtype, and f64
+ * from fp8. */
 static void check_cuda_dtypes(Check *c)
 {
     const char *param = value_str(c, "dtypes.param");
@@ -88,18 +94,15 @@ static void check_cuda_dtypes(Check *c)
                  "dtypes.reduce: \"bf16\" needs bf16 weights on the cuda target, but "
                  "dtypes.param is \"%s\": cuBLASLt writes no bf16 from %s",
                  param, param);
-}
-
-/* Products of fp8 are made by GPUs from sm_89 on, and into no f64. */
-static void check_fp8(Check *c, const char *arch)
-{
-    if (strcmp(value_str(c, "dtypes.linear"), "fp8") != 0)
-        return;
-    if (!arch && !strcmp(value_str(c, "dtypes.param"), "f64"))
+    if (asks_fp8(c) && !strcmp(param, "f64"))
         COMPLAIN(c, "dtypes.linear", "use dtypes.param = \"bf16\", or leave it out",
                  "dtypes.linear: \"fp8\" does not go with dtypes.param (\"f64\") on the "
                  "cuda target: cuBLASLt writes no f64 from fp8");
-    if (arch && atoi(arch + strlen("sm_")) < 89)
+}
+
+static void check_fp8(Check *c, const char *arch)
+{
+    if (asks_fp8(c) && atoi(arch + strlen("sm_")) < 89)
         COMPLAIN(
             c, "dtypes.linear", "leave it out, or use a GPU from sm_89 on",
             "dtypes.linear: \"fp8\" needs GPUs from sm_89 on, and target.arch has %s",
@@ -112,7 +115,6 @@ static void check_cuda(Check *c)
     int n = 0;
 
     check_cuda_dtypes(c);
-    check_fp8(c, NULL);
     check_network(c);
     if (*value_str(c, "target.memory") && *value_str(c, "target.reserve") &&
         size_parse(value_str(c, "target.reserve")) >=

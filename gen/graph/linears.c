@@ -31,7 +31,7 @@ static bool reads_parameter(const Node *n)
     return false;
 }
 
-/* Is all that it reads there in the forward? */
+/* Does it read only what the forward has? */
 static bool of_forward(const Node *n)
 {
     for (int i = 0; i < n->n_in; i++)
@@ -41,16 +41,15 @@ static bool of_forward(const Node *n)
     return true;
 }
 
-/* May the later node's work be left to the earlier one? A parameter's scale is kept for
- * the backward, but nothing larger. */
+/* May the later node use what the first one made? A parameter's scale is kept for the
+ * backward, but nothing larger. */
 static bool may_share(const Node *first, const Node *n)
 {
     return node_equal(first, n) &&
            (first->phase == n->phase || !reads_parameter(n) || n->out[0]->elems == 1);
 }
 
-/* Every use of the copy's outputs, by nodes from `from` on, becomes one of the first's.
- */
+/* Nodes from `from` on that read the copy's outputs now read the first's. */
 static void use_first(Class *c, int from, const Node *first, const Node *copy)
 {
     for (int i = from; i < c->nodes.count; i++) {

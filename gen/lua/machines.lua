@@ -14,9 +14,9 @@
 -- 80 % at best), 55 % on an L40S, which its power limits. GeForce cards run above the clock of their
 -- stated peak: torch.matmul of bf16, 4,096 to 10,240, reached 152 to 160 on an RTX 4090, 181 to 240 on
 -- RTX 5090 (reports to github.com/zzc0721/torch-performance-test-data: issues 78, 96 and 124, pull
--- request 15; a fifth, issue 200, has 134 to 179). Memory: 83 to 88 % of the stated bandwidth. Links: NCCL's measured 361 to 370 GB/s over NVLink 4 (nccl-tests,
--- 8 x H200), in proportion elsewhere. docs/sizing.md has the stated figures, where they are stated,
--- and how they were checked.
+-- request 15; a fifth, issue 200, has 134 to 179). Memory: 83 to 88 % of the stated bandwidth. Links:
+-- NCCL's measured 361 to 370 GB/s over NVLink 4 (nccl-tests, 8 x H200), in proportion elsewhere.
+-- docs/sizing.md has the stated figures, where they are stated, and how they were checked.
 -- Attention by mma.sync reaches at most 63 % of Hopper's peak, and was estimated from its
 -- instructions at 250 to 290 forward, 170 to 190 backward on an H200; on other GPUs it is put in
 -- proportion to their mma.sync peak. cuDNN's, on Hopper alone: 591 and 474 at 4,096 tokens on an

@@ -5,8 +5,8 @@
 --
 -- In: the environment of a kernel. Out: these functions in it, and acc_bytes.
 --
---   gemm(name, op, m, n, k, from, to, strides)
---                   a `static RtMatmul name`, for rt_matmul; strides: { lda = n }, if
+--   gemm(name, op, m, n, k, from, to, more)
+--                   a `static RtMatmul name`, for rt_matmul; more: { lda = n }, if
 --                   rows are not dense; of fp8, for rt_matmul_fp8: { b = operand B, fast = true
 --                   where sums may have fewer bits than f32 }
 --   kernel(name, threads, shared_bytes)
@@ -35,18 +35,17 @@ local fmt, concat = string.format, table.concat
 local rt_dtype = { f32 = "RT_F32", f64 = "RT_F64", bf16 = "RT_BF16", f16 = "RT_F16",
                    e4m3 = "RT_E4M3", e5m2 = "RT_E5M2" }
 
--- strides: { lda = n } and so on, for rows that are not dense; of fp8: { b = operand, fast = true }.
-local function matmul_table(name, op, m, n, k, from, to, strides)
-  strides = strides or {}
+local function matmul_table(name, op, m, n, k, from, to, more)
+  more = more or {}
   return fmt("static RtMatmul %s = {\n"
              .. "    .op = RT_%s, .m = %d, .n = %d, .k = %d, .lda = %d, .ldb = %d, .ldc = %d,\n"
              .. "    .in_dtype = %s, .out_dtype = %s,%s\n};",
-             name, op, m, n, k, strides.lda or op == "TN" and m or k,
-             strides.ldb or op == "NT" and k or n, strides.ldc or n,
+             name, op, m, n, k, more.lda or op == "TN" and m or k,
+             more.ldb or op == "NT" and k or n, more.ldc or n,
              rt_dtype[from.dtype] or error("gemm: no products of " .. from.dtype, 2),
              rt_dtype[to.dtype] or error("gemm: no products into " .. to.dtype, 2),
-             strides.b and fmt(" .b_dtype = %s,%s", rt_dtype[strides.b.dtype],
-                               strides.fast and " .fast = true," or "") or "")
+             more.b and fmt(" .b_dtype = %s,%s", rt_dtype[more.b.dtype],
+                               more.fast and " .fast = true," or "") or "")
 end
 
 local function kernel_table(name, threads, shared_bytes)

@@ -136,9 +136,12 @@ void node_cost(Gen *g, Node *node)
         read_products(g, node);
     if (device && info->has_products)
         c->moved_bytes = max_i64(traffic, operand_bytes(g, node));
-    if (device && info->has_bytes_cuda)
-        *(info->has_products ? &c->pass_bytes : &c->moved_bytes) =
-            infer_bytes(g, node, "bytes_cuda");
+    if (device && info->has_bytes_cuda) {
+        const int64_t own = infer_bytes(g, node, "bytes_cuda");
+
+        c->pass_bytes = info->has_products ? own : 0;
+        c->moved_bytes = info->has_products ? c->moved_bytes : own;
+    }
 }
 
 double node_products_flops(const Node *node)

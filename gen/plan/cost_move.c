@@ -129,7 +129,7 @@ static double exchange(const Gen *g, RankBits group, double part)
     return (double)r->latency_ps + (double)net->net_step_ps + most;
 }
 
-/* Step 7. What a multiprocessor has on its way, 64 KiB for 1024 threads with 4 loads of
+/* Step 7. What a multiprocessor has in flight, 64 KiB for 1024 threads with 4 loads of
  * 16 bytes each, arrives in 0.8 us. */
 static double added(const Gen *g, const Instr *i, int64_t ranks, double part)
 {

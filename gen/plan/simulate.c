@@ -77,9 +77,13 @@ static void beside(const Gen *g, StreamId s, int from, int to, const int64_t *st
         while (other < to && end[other] <= start[id])
             other = next_of(p, s, other + 1, to);
         Beside *a = &also[id - from];
-        for (int o = other; o < to && start[o] < end[id]; o = next_of(p, s, o + 1, to))
-            *(p->ins.items[o].ctas > 0 ? &a->limited : &a->any) +=
-                min_i64(end[id], end[o]) - max_i64(start[id], start[o]);
+        for (int o = other; o < to && start[o] < end[id]; o = next_of(p, s, o + 1, to)) {
+            const int64_t both = min_i64(end[id], end[o]) - max_i64(start[id], start[o]);
+            if (p->ins.items[o].ctas > 0)
+                a->limited += both;
+            else
+                a->any += both;
+        }
         a->any = min_i64(a->any, end[id] - start[id]);
         a->limited = min_i64(a->limited, end[id] - start[id] - a->any);
     }

@@ -26,11 +26,7 @@ void diff_push(json_t *list, json_t *value)
 
 json_t *diff_word(Gen *g, const char *s)
 {
-    Text t = {.g = g};
-
-    text_add(&t, "", 0);
-    text_printable(&t, s, strlen(s), false);
-    return json_stringn(t.s, t.len);
+    return json_string(printable_text(g, s, strlen(s)));
 }
 
 json_t *diff_row(Gen *g, const char *key, const char *name, int64_t old, int64_t now)

@@ -15,34 +15,25 @@ void html_add(Text *t, const char *s)
 
 void html_text(Text *t, const char *s)
 {
-    Text clean = {.g = t->g};
-
-    text_add(&clean, "", 0);
-    text_printable(&clean, s, strlen(s), false);
-    for (size_t i = 0; i < clean.len; i++) {
-        const char c = clean.s[i];
-        const char *as = c == '&'   ? "&amp;"
-                         : c == '<' ? "&lt;"
-                         : c == '>' ? "&gt;"
-                         : c == '"' ? "&quot;"
-                                    : NULL;
+    for (const char *c = printable_text(t->g, s, strlen(s)); *c; c++) {
+        const char *as = *c == '&'   ? "&amp;"
+                         : *c == '<' ? "&lt;"
+                         : *c == '>' ? "&gt;"
+                         : *c == '"' ? "&quot;"
+                                     : NULL;
 
         if (as)
             html_add(t, as);
         else
-            text_add(t, &c, 1);
+            text_add(t, c, 1);
     }
 }
 
 void html_json(Gen *g, Text *t, const char *s)
 {
-    Text clean = {.g = g};
-    json_t *v;
+    json_t *v = json_string(printable_text(g, s, strlen(s)));
     char *quoted;
 
-    text_add(&clean, "", 0);
-    text_printable(&clean, s, strlen(s), false);
-    v = json_stringn(clean.s, clean.len);
     quoted = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
     gen_require(quoted, "a text cannot be written as JSON");
     for (const char *c = quoted; *c; c++)

@@ -252,7 +252,7 @@ static bool is_ours(const char *path)
 /* Refuses to replace a file that tune did not write, before anything is planned. */
 static int check_output(Gen *g)
 {
-    const char *path = g->opt.output, *slash = path ? strrchr(path, '/') : NULL;
+    const char *path = g->opt.output, *folder = ".", *slash;
     const size_t n = path ? strlen(path) : 0;
     struct stat st;
 
@@ -265,10 +265,10 @@ static int check_output(Gen *g)
     if (lstat(path, &st) == 0 && !g->opt.force && !is_ours(path))
         return problem(g, path, "take another name, or --force to replace it",
                        "the file exists, and fsdpgen tune did not write it");
-    if (access(slash == path ? "/"
-               : slash       ? gen_strndup(g, path, (size_t)(slash - path))
-                             : ".",
-               W_OK) != 0)
+    slash = strrchr(path, '/');
+    if (slash)
+        folder = slash == path ? "/" : gen_strndup(g, path, (size_t)(slash - path));
+    if (access(folder, W_OK) != 0)
         return problem(g, path, NULL,
                        gen_printf(g, "cannot be written: %s", strerror(errno)));
     return EXIT_DONE;

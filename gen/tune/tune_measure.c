@@ -157,7 +157,6 @@ static int make_data(Tune *t)
 static const char *last_line(Gen *g, const char *path)
 {
     const char *text = NULL, *line;
-    Text last = {.g = g};
     size_t n;
 
     if (file_read(path, MAX_LOG_BYTES, &text, &n) != 0)
@@ -166,8 +165,7 @@ static const char *last_line(Gen *g, const char *path)
         n--;
     line = memrchr(text, '\n', n);
     line = line ? line + 1 : text;
-    text_printable(&last, line, (size_t)min_i64(text + n - line, 200), false);
-    return last.s ? last.s : "";
+    return printable_text(g, line, (size_t)min_i64(text + n - line, 200));
 }
 
 static const char *folder_of(const Tune *t, const Candidate *c)

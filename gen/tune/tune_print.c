@@ -24,10 +24,9 @@ const char *tune_sets_of(const Tune *t, const Candidate *c)
 {
     const OptionList *sets = c->left_out ? &c->sets : &c->changes;
     const char *text = tune_sets_text(t->g, sets, " ");
-    Text shown = {.g = t->g};
 
-    text_printable(&shown, text, strlen(text), false);
-    return c->left_out || sets->count ? (shown.s ? shown.s : "") : "as described";
+    return c->left_out || sets->count ? printable_text(t->g, text, strlen(text))
+                                      : "as described";
 }
 
 bool tune_is_shown(const Tune *t, int place)
