@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.h: what the planning passes (shard .. simulate) share with each other, with the
- * code that proves and prints plans, and with the tests. */
+/* plan.h: what the planning passes (shard .. simulate) share with each other, with the code that
+ * proves and prints plans, and with the tests. */
 #ifndef PLAN_H
 #define PLAN_H
 
@@ -22,21 +22,19 @@ Wrap wrap_partition(Gen *g);
 
 /* The members of a group on the same node. */
 RankBits mesh_mates(const Gen *g, RankBits group);
-/* Do its sums go within nodes first, in place, and then across nodes? As in the runtime.
- */
+/* Do its sums go within nodes first, in place, and then across nodes? As in the runtime. */
 bool mesh_two_hops(const Gen *g, RankBits group);
-/* The ranks over which the strategy cuts this part of a segment; the same for all
- * segments. */
+/* The ranks over which the strategy cuts this part of a segment; the same for all segments. */
 RankBits mesh_cut(const Model *m, Held what);
 /* The two hops of a sum: first among the ranks `near`, on one node, then among `far`. */
 typedef struct Hops {
     RankBits group, near, far;
 } Hops;
-/* Collects the hops of all sums over segments that take two, each once, MAX_GROUPS at
- * most. Returns how many. */
+/* Collects the hops of all sums over segments that take two, each once, MAX_GROUPS at most. Returns
+ * how many. */
 int mesh_hops(const Gen *g, Hops hops[MAX_GROUPS]);
-/* The group of ranks whose leaves are summed at the end of each round; and the group of
- * the other data ranks, whose sum follows after all rounds. */
+/* The group of ranks whose leaves are summed at the end of each round; and the group of the other
+ * data ranks, whose sum follows after all rounds. */
 RankBits mesh_summed_first(const Model *m);
 RankBits mesh_summed_last(const Model *m);
 /* Fills the segment's cuts, shards and groups; `over`: the data ranks to cut over. */
@@ -52,15 +50,15 @@ static inline int64_t mesh_param_first(const Segment *s, int rank)
     return mesh_part(s, rank) * s->shard_elems -
            group_index(s->cut[HELD_PARAMS], rank) * s->param_elems;
 }
-/* Does every rank hold all weights and update only a part? Then the updated parts are
- * sent to all ranks at the end of a step. */
+/* Does every rank hold all weights and update only a part? Then the updated parts are sent to all
+ * ranks at the end of a step. */
 static inline bool mesh_shares_updates(const Segment *s)
 {
     return s->trainable && s->cut[HELD_PARAMS] != s->cut[HELD_OPTIMIZER];
 }
 
-/* Does the segment have separate masters? Weights narrower than masters do; others are
- * their own masters. */
+/* Does the segment have separate masters? Weights narrower than masters do; others are their own
+ * masters. */
 static inline bool segment_has_master(const Model *m, const Segment *s)
 {
     const Dtype master = m->master_dtype == DT_SPLIT ? DT_F32 : m->master_dtype;
@@ -131,11 +129,11 @@ int64_t layout_box_stride(const Param *p);
 void layout_runs(const Gen *g, const Param *p, const Box *box, Coordinate at, RunFn fn,
                  void *ctx);
 
-/* Elements that a coordinate along the axes has of a parameter, between elements lo and
- * hi of its segment. */
+/* Elements that a coordinate along the axes has of a parameter, between elements lo and hi of its
+ * segment. */
 int64_t layout_between(const Param *p, int64_t lo, int64_t hi);
-/* A rank's share of work that is needed once per element: its part of the segment, or
- * some grains of it if several ranks have the same part. */
+/* A rank's share of work that is needed once per element: its part of the segment, or some grains
+ * of it if several ranks have the same part. */
 typedef struct Stretch {
     int64_t lo, hi; /* elements of the segment */
 } Stretch;
@@ -145,19 +143,19 @@ Stretch layout_share(const Gen *g, const Segment *s, int rank);
 
 void matrices_deal(Gen *g); /* g->matrices, g->batches */
 bool segment_has_matrices(const Gen *g, const Segment *s);
-/* Number of elements of a matrix in a part of its segment; from: the first of them, in
- * the matrix. */
+/* Number of elements of a matrix in a part of its segment; from: the first of them, in the
+ * matrix. */
 int64_t matrix_part(const Gen *g, const Matrix *m, int part, int64_t *from);
-/* Number of elements that belong to no matrix: in a shard before element flat of the
- * segment; and the largest number in one shard. Their second moments follow each other,
- * each parameter's starting at a multiple of OTHERS_ALIGN_ELEMS. */
+/* Number of elements that belong to no matrix: in a shard before element flat of the segment; and
+ * the largest number in one shard. Their second moments follow each other, each parameter's
+ * starting at a multiple of OTHERS_ALIGN_ELEMS. */
 int64_t nonmatrix_elems(const Gen *g, const Segment *s, int64_t flat);
 int64_t max_nonmatrix_elems(const Gen *g, const Segment *s);
 /* Flops of a batch (-1: all) on a rank (-1: all); the largest on one rank. */
 double matrices_flops(const Gen *g, int batch, int rank);
 double matrices_max_flops(const Gen *g, int batch);
-/* Bytes that a rank receives: the matrices it owns; its parts of the results, from its
- * copy of the model and from others. */
+/* Bytes that a rank receives: the matrices it owns; its parts of the results, from its copy of the
+ * model and from others. */
 typedef struct Moved {
     int64_t to_owners, from_owners, from_copies;
 } Moved;
@@ -165,14 +163,13 @@ Moved matrices_moved(const Gen *g, int batch, int rank);
 
 /* ---- unroll.c -------------------------------------------------------------------- */
 
-/* Which weights a phase of a block reads and which gradients it writes, derived from the
- * span's nodes. Flags per class parameter. */
+/* Which weights a phase of a block reads and which gradients it writes, derived from the span's
+ * nodes. Flags per class parameter. */
 void span_params_read(const Class *c, const Span *s, bool *reads);
 void span_params_written(const Class *c, const Span *s, bool *writes);
 /* How many units ahead a gather starts: depth, order and limit combined. */
 int64_t plan_units_ahead(const Model *m, Phase phase);
-/* Order "post": do the backward's gathers come before the reductions at the same place?
- */
+/* Order "post": do the backward's gathers come before the reductions at the same place? */
 bool plan_gathers_after(const Model *m);
 /* Do ranks that hold the same gradient sum it by a collective? */
 static inline bool plan_collectives(const Gen *g)
@@ -196,20 +193,18 @@ static inline const Span *ins_span(const Gen *g, const Instr *i)
 
 /* Does collective c join all ranks of the group (and perhaps more)? */
 bool ins_joins(const Instr *c, RankBits group);
-/* Which variants can directly follow v in the endless run of steps: a bit set of 1 <<
- * variant. */
+/* Which variants can directly follow v in the endless run of steps: a bit set of 1 << variant. */
 unsigned variant_successors(const Gen *g, int v);
-/* The instruction before `id` on its stream. If it is the first of its stream in its
- * variant, then the last compute instruction of the previous variant: a variant begins
- * when the previous one is complete, but END continues LAST. Up to two ids into pred;
- * returns how many. */
+/* The instruction before `id` on its stream. If it is the first of its stream in its variant, then
+ * the last compute instruction of the previous variant: a variant begins when the previous one is
+ * complete, but END continues LAST. Up to two ids into pred; returns how many. */
 int ins_implied(const Program *p, int id, int pred[2]);
 /* Happens-before of the program with its current waits. */
 void schedule_closure(Gen *g, Program *p);
 
-/* Remote accesses that may still run when a variant begins (peers lag), and writes in
- * that variant that no collective of their group separates from them. Calls hit for every
- * (reader, writer) pair. */
+/* Remote accesses that may still run when a variant begins (peers lag), and writes in that
+ * variant that no collective of their group separates from them. Calls hit for every (reader,
+ * writer) pair. */
 typedef void (*OpenHit)(void *ctx, int remote_ins, int write_ins);
 void schedule_open_hits(const Gen *g, OpenHit hit, void *ctx);
 
@@ -220,8 +215,8 @@ int64_t checkpoint_snapshot_bytes(Gen *g);
 
 /* ---- recompute.c ----------------------------------------------------------------- */
 
-/* The meaning of KEEP_SOME in each class: RECOMPUTE_OPS drops what the description's ops
- * make, other modes what cheap ops make. */
+/* The meaning of KEEP_SOME in each class: RECOMPUTE_OPS drops what the description's ops make,
+ * other modes what cheap ops make. */
 void recompute_classes(Gen *g, Recompute what);
 void recompute_check_ops(Gen *g); /* reports names that are not ops or have no effect */
 /* Marks the nodes that any choice of ops could run again. */
@@ -232,7 +227,7 @@ bool recompute_any(Gen *g, Class *c, bool *nodes);
 typedef struct Cost {
     int64_t bytes;         /* per rank, libraries included */
     int64_t sharded_bytes; /* the part that shrinks with more ranks per copy */
-    int64_t batch_bytes; /* the part that shrinks with fewer sequences per micro-batch */
+    int64_t batch_bytes;   /* the part that shrinks with fewer sequences per micro-batch */
     double seconds;
 } Cost;
 /* The cost of the current program. */
@@ -259,15 +254,12 @@ void policy_over_budget(Gen *g, const Change *changes, int n_changes);
 
 /* ---- search.c -------------------------------------------------------------------- */
 
-/* recompute = "auto": finds the fastest choices that fit the budget, or else the
- * smallest. */
+/* recompute = "auto": finds the fastest choices that fit the budget, or else the smallest. */
 void search_begin(Gen *g);
-/* Sets the next choice to plan in g. False: the search is over and g has the best choice.
- */
+/* Sets the next choice to plan in g. False: the search is over and g has the best choice. */
 bool search_next(Gen *g);
-void search_answer(Gen *g,
-                   const Cost *cost); /* the cost of the choice that search_next set */
-void search_print(Gen *g, Text *t);   /* what it chose and why; empty without "auto" */
+void search_answer(Gen *g, const Cost *cost); /* the cost of the choice that search_next set */
+void search_print(Gen *g, Text *t);           /* what it chose and why; empty without "auto" */
 
 /* ---- warn.c ---------------------------------------------------------------------- */
 
@@ -292,8 +284,8 @@ void warn_sums(Gen *g, const SumChoice *choice, const Cost *then);
 
 /* ---- traffic.c ------------------------------------------------------------------- */
 
-/* Bytes that rank 0 receives in a step: weights; gradients within its copy; sums from
- * other copies along mesh.replicate. */
+/* Bytes that rank 0 receives in a step: weights; gradients within its copy; sums from other copies
+ * along mesh.replicate. */
 typedef struct Traffic {
     int64_t gathered, reduced, replicate;
     int64_t matrices; /* to their owners and back, within a copy */
@@ -308,15 +300,14 @@ int64_t variant_turns(const Gen *g, Variant v); /* how often a step runs the var
 
 /* What a kernel is assumed to take alone, and by which rate. */
 typedef struct KernelPrice {
-    int64_t ps;    /* its launch included */
-    CostClass by;  /* the class whose rate decided */
-    double rate;   /* flops or bytes in a second; 0: the shape itself was measured */
-    bool measured; /* by --rates; otherwise assumed for the target */
+    int64_t ps;              /* its launch included */
+    CostClass by;            /* the class whose rate decided */
+    double rate;             /* flops or bytes in a second; 0: the shape itself was measured */
+    bool measured;           /* by --rates; otherwise assumed for the target */
 } KernelPrice;
 KernelPrice cost_node(const Gen *g, const Node *n);
 int64_t cost_span(const Gen *g, const Span *s);
-KernelPrice cost_traffic(const Gen *g, CostClass c,
-                         double bytes);           /* of a kernel without a node */
+KernelPrice cost_traffic(const Gen *g, CostClass c, double bytes); /* of a kernel without a node */
 int64_t cost_instr(const Gen *g, const Instr *i); /* its duration alone */
 /* Where the rates are from: "uncalibrated rates", "calibrated by FILE". */
 const char *cost_source(const Gen *g);
@@ -335,8 +326,8 @@ bool cost_over_links(const Gen *g, RankBits group); /* do links join all of its 
 
 /* ---- simulate.c ------------------------------------------------------------------ */
 
-/* Start and end of every instruction, in picoseconds from the start of its variant (for
- * END: of LAST). Returns the time of the whole step. */
+/* Start and end of every instruction, in picoseconds from the start of its variant (for END: of
+ * LAST). Returns the time of the whole step. */
 int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end);
 /* How long the compute stream is busy in a step; the rest it waits for collectives. */
 int64_t simulate_busy(const Gen *g);

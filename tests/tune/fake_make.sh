@@ -3,8 +3,9 @@
 # In place of make, for tests: the trainer that it "builds" trains nothing. Its step time is a function
 # of its description, so that the fastest one is known; its weights are those of a file.
 # FAKE_DIR: seed, if that is there: its number and the description determine the time; shaky: the name of a
-# strategy whose runs take a tenth more where the pattern slow_runs, over and over, has a 1; wrong, if that is there: the name of a strategy whose weights differ; broken: one that fails;
-# slow: one that never ends; calls: a line for each run.
+# strategy whose runs take a tenth more where the pattern slow_runs, over and over, has a 1; wrong, if that is
+# there: the name of a strategy whose weights differ; broken: one that fails; slow: one that never ends;
+# calls: a line for each run.
 [ ! -e "$FAKE_DIR/no_build" ] || { printf 'no such compiler\33[2J\n'; exit 2; }
 cat >trainer <<'TRAINER'
 #!/bin/sh
