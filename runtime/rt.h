@@ -299,9 +299,9 @@ static inline void *rt_local(const Rt *rt, int64_t offset) { return rt->local + 
 
 /* ---- parts ----------------------------------------------------------------------- */
 
-/* A step is computed in parts, of which each rank along a mesh axis has some, one after the other. In
- * a meet each part gets what it needs of a value of which it has a part. The result of a meet is
- * that of one function of all parts, in their order, whoever computes them. */
+/* A step may be computed in parts. Each rank along a mesh axis computes some of them, one after the
+ * other. In a meet, each part gets what it needs of a value of which the parts have pieces or summands:
+ * one function of all parts in order, so the result does not depend on which rank computes them. */
 enum { RT_MAX_PARTS = 64 }; /* the most that parts.tensor may be */
 typedef struct RtParts {
     Rt *rt;
@@ -316,17 +316,12 @@ RtParts *rt_parts(Rt *rt);
 
 /* from: what each of all parts has. Writes what part `part` needs; beta 1 adds it. */
 typedef void RtMeetKernel(int part, const void *const *from, void *to, float beta);
-/* Joins the ranks that share the parts. `from` is in the symmetric space if there are several. `to`
- * of the first n parts here is written; 1: all parts share the result. */
+/* Joins the ranks that share the parts; if there are several, `from` is in the symmetric space. Writes
+ * `to` of the first n parts here; 1: all parts share the result. */
 void rt_meet(RtParts *parts, RtMeetKernel *kernel, float beta, int n);
 
-/* For such kernels: rows of `bytes` consecutive bytes, the next ones a stride further on. beta 1 adds
- * them to those of `to`, as numbers of this dtype. */
-void rt_meet_rows(void *to, int64_t to_stride, const void *from, int64_t from_stride,
-                  int64_t bytes, int64_t rows, RtDtype dtype, float beta);
-
-/* from, to: expressions of p, a part of this rank. To each part its own; to all parts one; to each
- * part a piece of what all have, which joins no ranks. */
+/* from, to: expressions of p, a part of this rank. RT_MEET gives each part a result of its own,
+ * RT_MEET_WHOLE one to all parts. RT_PIECE gives each a piece of what all have, and joins no ranks. */
 #define RT_MEET(parts, kernel, from_p, to_p, beta) \
     do { \
         for (int p = 0; p < (parts)->here; p++) { \

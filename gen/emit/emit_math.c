@@ -34,8 +34,8 @@ static const Saved *own_field(const Class *c, const Value *v)
     return s && s->value == v ? s : NULL;
 }
 
-/* A member of a struct of pointers; in parts, of an array with a struct for each part.
- * What all parts have lies with the first. */
+/* A member of a struct of pointers. In parts there is an array with a struct for each
+ * part, and what all parts share is in the first. */
 static const char *member(Emit *e, const char *of, const Value *v, const char *name)
 {
     const char *to = !e->g->in_parts              ? "->"
@@ -45,7 +45,8 @@ static const char *member(Emit *e, const char *of, const Value *v, const char *n
     return gen_printf(e->g, "%s%s%s", of, to, name);
 }
 
-/* An argument; in parts those of a rank follow each other. */
+/* An argument. In parts it points to the values of all parts of the rank, one after the
+ * other. */
 static const char *argument(Emit *e, const Value *v, const char *name)
 {
     if (!e->g->in_parts || v->part.kind == PART_WHOLE)
@@ -54,8 +55,8 @@ static const char *argument(Emit *e, const Value *v, const char *name)
                       (long long)(plan_part_stride(v->bytes) / dtype_bytes(v->dtype)));
 }
 
-/* The argument of the span whose bytes a value shares because an in-place op made it
- * there; NULL if there is none, or if it is the argument itself. */
+/* The argument of the span in whose bytes an in-place op made the value; NULL: the value
+ * is an argument itself, or lies elsewhere. */
 static const Value *lies_on(const Span *s, const Value *v)
 {
     ArgKind kind;
@@ -82,7 +83,7 @@ static const Value *lies_on(const Span *s, const Value *v)
     gen_die("%s: no argument holds %s", s->name, v->name);
 }
 
-/* For a value in the bytes of a saved one, before or after it: those bytes. */
+/* The saved value in whose bytes another one lies, before or after it. */
 static const char *in_place_of(Emit *e, const Value *v, const Saved *s)
 {
     const char *field = name_saved(e->g, s->value->name), *type = dtype_ctype(v->dtype);

@@ -9,8 +9,6 @@
  * 3. They end it together, so that afterwards each may write again what others read. */
 #include "cpu/rt_cpu.h"
 
-#include <string.h>
-
 RtParts *rt_parts(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
@@ -24,7 +22,7 @@ RtParts *rt_parts(Rt *rt)
     return p;
 }
 
-/* What each of all parts has, on whatever rank. */
+/* What each part has, on whichever rank computes it. */
 static void find_parts(const RtParts *p, const void **from)
 {
     const Rt *rt = p->rt;
@@ -44,39 +42,4 @@ void rt_meet(RtParts *parts, RtMeetKernel *kernel, float beta, int n)
     for (int p = 0; p < n; p++)
         kernel(parts->first + p, from, parts->to[p], beta);
     rt_comm_join(rt, rt->trainer->tensor);
-}
-
-/* Rounds once, as sums do. */
-static void add_row(void *to, const void *from, int64_t bytes, RtDtype dtype)
-{
-    const int64_t n = bytes / (int64_t)rt_dtype_bytes(dtype);
-    if (dtype == RT_F32)
-        for (int64_t i = 0; i < n; i++)
-            ((float *)to)[i] += ((const float *)from)[i];
-    else if (dtype == RT_F64)
-        for (int64_t i = 0; i < n; i++)
-            ((double *)to)[i] += ((const double *)from)[i];
-    else if (dtype == RT_BF16)
-        for (int64_t i = 0; i < n; i++)
-            ((rt_bf16 *)to)[i] =
-                rt_bf16_from_f32(rt_f32_from_bf16(((rt_bf16 *)to)[i]) +
-                                 rt_f32_from_bf16(((const rt_bf16 *)from)[i]));
-    else
-        for (int64_t i = 0; i < n; i++)
-            ((rt_f16 *)to)[i] =
-                rt_f16_from_f32(rt_f32_from_f16(((rt_f16 *)to)[i]) +
-                                rt_f32_from_f16(((const rt_f16 *)from)[i]));
-}
-
-void rt_meet_rows(void *to, int64_t to_stride, const void *from, int64_t from_stride,
-                  int64_t bytes, int64_t rows, RtDtype dtype, float beta)
-{
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < rows; i++)
-        if (beta != 0)
-            add_row((char *)to + i * to_stride, (const char *)from + i * from_stride,
-                    bytes, dtype);
-        else
-            memcpy((char *)to + i * to_stride, (const char *)from + i * from_stride,
-                   (size_t)bytes);
 }

@@ -32,7 +32,7 @@ ${section("spans")}
 //@ end
 /* ${s.class} ${s.phase}: ${s.flops}FLOP, ${s.traffic} of operands read and written once${s.scratch_bytes > 0 and ";" or ". */"}
 //@ if s.scratch_bytes > 0 then
- * scratch ${s.scratch_bytes} bytes. */
+ * scratch ${s.scratch_bytes} bytes.${in_parts and " The figures are of one part." or ""} */
 //@ end
 //@ put(span_function(s, "void "))
 //@ end

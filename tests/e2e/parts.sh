@@ -37,6 +37,8 @@ parts_suite() {
     # norms of all heads together; of the gradient of q, k and v a part takes its piece
     parts_gradients llama "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 --set model.ffn=52 \
         --set model.qk_norm_all=true --set model.qkv_bias=true
+    # values turn from tokens to columns
+    parts_gradients turned "$outside/turned.lua"
     # nothing is marked
     parts_gradients unmarked "$outside/relu_net.lua" --ops "$outside/ops"
 }
