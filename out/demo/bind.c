@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xbf860763483b641c || TRAINER_IDENTITY != 0x75f1c9db2f1fa018
+#if MATH_IDENTITY != 0xbf860763483b641c || TRAINER_IDENTITY != 0xc49a2e249177fc30
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -96,7 +96,6 @@ static struct head_evaluate_scratch head_evaluate_scratch_at(Rt *rt, int64_t scr
         .loss_workspace = (char *)(base + 0), /* 514 KiB */
     };
 }
-
 
 /* ---- binders ----------------------------------------------------------------------- */
 

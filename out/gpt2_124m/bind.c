@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x2d46b5d2c70ab47c || TRAINER_IDENTITY != 0xba40588321e42005
+#if MATH_IDENTITY != 0x2d46b5d2c70ab47c || TRAINER_IDENTITY != 0x17a17953d9052bf8
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -99,7 +99,6 @@ static struct head_evaluate_scratch head_evaluate_scratch_at(Rt *rt, int64_t scr
         .loss_workspace = (char *)(base + 0), /* 393 MiB */
     };
 }
-
 
 /* ---- binders ----------------------------------------------------------------------- */
 

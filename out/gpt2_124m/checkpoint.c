@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xba40588321e42005
+#if TRAINER_IDENTITY != 0x17a17953d9052bf8
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x1188281da7aff1c5 || TRAINER_IDENTITY != 0x5a37d8482a8024f0
+#if MATH_IDENTITY != 0x1188281da7aff1c5 || TRAINER_IDENTITY != 0xaf5d646748c4ce70
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -108,7 +108,6 @@ static struct head_evaluate_scratch head_evaluate_scratch_at(Rt *rt, int64_t scr
         .loss_workspace = (char *)(base + 0), /* 251 MiB */
     };
 }
-
 
 /* ---- binders ----------------------------------------------------------------------- */
 

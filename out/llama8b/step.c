@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x1188281da7aff1c5 || TRAINER_IDENTITY != 0x5a37d8482a8024f0
+#if MATH_IDENTITY != 0x1188281da7aff1c5 || TRAINER_IDENTITY != 0xaf5d646748c4ce70
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
