@@ -288,6 +288,7 @@ void warn_sums(Gen *g, const SumChoice *choice, const Cost *then);
  * along mesh.replicate. */
 typedef struct Traffic {
     int64_t gathered, reduced, replicate;
+    int64_t met;      /* values of other ranks' parts, in meets */
     int64_t matrices; /* to their owners and back, within a copy */
 } Traffic;
 Traffic plan_traffic(const Gen *g);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* traffic.c: the bytes that rank 0 receives from its peers in a step, by kind. In: the
- * unrolled program. Out: sums, equal to the runtime's counters (--stats). */
+ * unrolled program. Out: sums, equal to the runtime's counters (--stats), which do not
+ * count what kernels read in meets. */
 #include "plan/plan.h"
 
 /* Bytes that a sum over copies receives from other places along mesh.replicate. Each
@@ -33,6 +34,7 @@ Traffic plan_traffic(const Gen *g)
         t.gathered += i->stream == STREAM_GATHER ? turns * i->moved_bytes : 0;
         t.reduced += i->stream == STREAM_REDUCE ? turns * (i->moved_bytes - crossing) : 0;
         t.replicate += turns * crossing;
+        t.met += i->kind == INS_SPAN ? turns * i->moved_bytes : 0;
     }
     if (g->model.mesh.world_size > 1 && g->batches.count > 0) {
         Moved m = matrices_moved(g, -1, 0);

@@ -293,10 +293,11 @@ static void print_schedule(Gen *g, Text *t)
         Traffic moved = plan_traffic(g);
         text_printf(t, "  a step receives: weights %s, gradients %s within a copy",
                     show_bytes(g, moved.gathered), show_bytes(g, moved.reduced));
-        text_printf(t,
-                    g->model.mesh.axis[AXIS_REPLICATE].degree > 1 ? ", %s across copies\n"
-                                                                  : "\n",
-                    show_bytes(g, moved.replicate));
+        if (g->model.mesh.axis[AXIS_REPLICATE].degree > 1)
+            text_printf(t, ", %s across copies", show_bytes(g, moved.replicate));
+        if (g->model.mesh.axis[AXIS_TENSOR].degree > 1)
+            text_printf(t, ", %s of other ranks' parts", show_bytes(g, moved.met));
+        text_printf(t, "\n");
     }
     text_printf(t, "  predicted %s a step (%s), %sFLOP per token\n\n",
                 show_seconds(g, p->step_seconds), cost_source(g),
