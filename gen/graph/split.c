@@ -82,11 +82,29 @@ static int64_t most_parts(int64_t n)
     return n & -n;
 }
 
-/* "use 8, 4 or 2" */
-static const char *use_parts(Gen *g, int64_t most)
+/* What parts divide: "rows", or "units of 64 rows". */
+static const char *unit_text(Gen *g, const ClassParam *p, int64_t count)
 {
+    const char *lines = !p ? "tokens" : p->mark.dim ? "columns" : "rows";
+
+    return !p || p->mark_unit == 1
+               ? lines
+               : gen_printf(g, "unit%s of %lld %s", count == 1 ? "" : "s",
+                            (long long)p->mark_unit, lines);
+}
+
+/* "use 8, 4 or 2"; where only 1 part has whole units, also what these parts would need.
+ */
+static const char *use_parts(Gen *g, int64_t most, const ClassParam *least, int64_t count)
+{
+    const int64_t parts = g->model.parts_tensor, enough = round_up(count, parts);
     const char *all = gen_printf(g, "use %lld", (long long)most);
 
+    if (most == 1)
+        return gen_printf(
+            g, "use 1; %lld parts need a multiple of %lld %s there: %lld, not %lld",
+            (long long)parts, (long long)parts, unit_text(g, least, enough),
+            (long long)enough, (long long)count);
     for (int64_t n = most / 2; n > 1; n /= 2)
         all = gen_printf(g, "%s%s %lld", all, n > 2 ? "," : " or", (long long)n);
     return all;
@@ -97,7 +115,6 @@ static bool parts_divide(Gen *g)
 {
     const int64_t parts = g->model.parts_tensor;
     const int64_t tokens = g->model.micro_batch * g->model.seq_tokens;
-    const char *unit = NULL;
     int64_t most = most_parts(tokens), count = tokens;
     const ClassParam *least = NULL;
 
@@ -112,21 +129,18 @@ static bool parts_divide(Gen *g)
             most = most_parts(units);
             count = units;
             least = p;
-            unit = p->mark.dim ? "columns" : "rows";
-            if (p->mark_unit > 1)
-                unit = gen_printf(g, "unit%s of %lld %s", units == 1 ? "" : "s",
-                                  (long long)p->mark_unit, unit);
         }
     }
     if (most >= parts)
         return true;
-    diag_add(g, DIAG_ERROR, model_pos(g, "parts.tensor"), use_parts(g, most),
+    diag_add(g, DIAG_ERROR, model_pos(g, "parts.tensor"),
+             use_parts(g, most, least, count),
              "parts.tensor: %lld parts do not divide %s%s%lld %s", (long long)parts,
              least ? least->name : "micro_batch * seq",
              least && least->mark.sections.n > 1 ? ", of which a section has "
              : least                             ? ", which has "
                                                  : ", which is ",
-             (long long)count, least ? unit : "tokens");
+             (long long)count, unit_text(g, least, count));
     return false;
 }
 
