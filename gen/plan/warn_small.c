@@ -160,8 +160,41 @@ static void warn_chunks_of(Gen *g, const Node *n)
         show_seconds(g, now.math), cost_source(g));
 }
 
+static bool takes_chunks(const Node *n)
+{
+    for (int i = 0; i < n->op->info->n_attrs; i++) {
+        const char *from = n->op->info->attrs[i].from;
+
+        if (from && !strcmp(from, "loss_chunk_tokens"))
+            return true;
+    }
+    return false;
+}
+
+/* Warns of a size of chunks that nothing reads, although the numerics hash has it. In
+ * parts the loss is computed without chunks where each part has some of the logits. */
+static void warn_no_chunks(Gen *g)
+{
+    const Model *m = &g->model;
+    const Pos pos = model_pos(g, "loss.chunk_tokens");
+
+    if (!g->in_parts || !pos.line)
+        return;
+    for (int k = 0; k < g->classes.count; k++)
+        for (int n = 0; n < g->classes.items[k]->nodes.count; n++)
+            if (takes_chunks(g->classes.items[k]->nodes.items[n]))
+                return;
+    diag_add(g, DIAG_WARNING, pos,
+             "leave it out, which is another hash again; a smaller micro_batch keeps "
+             "fewer logits, and so do more parts on more ranks",
+             "loss.chunk_tokens: %lld changes nothing but the numerics hash: the loss of "
+             "%lld parts (parts.tensor) is not computed in chunks",
+             (long long)m->loss_chunk_tokens, (long long)m->parts_tensor);
+}
+
 void warn_small_chunks(Gen *g)
 {
+    warn_no_chunks(g);
     for (int k = 0; k < g->classes.count; k++) {
         const Class *c = g->classes.items[k];
 
