@@ -24,6 +24,7 @@ typedef struct GenBase {
     struct Diags *diags;
     bool color;              /* of messages */
     bool only_errors;        /* warnings and notes are not printed */
+    bool silent;             /* no message is printed: a plan is only tried */
     int exit_code;           /* for errors of checks with a code of their own; 0: EXIT_DIAG */
     struct { OutFile *items; int count, cap; } files;
 } GenBase;

@@ -247,14 +247,14 @@ void diag_print(Gen *g)
         if (item->shown)
             continue;
         item->shown = true;
-        if (base_of(g)->only_errors && item->kind != DIAG_ERROR)
+        if (base_of(g)->silent || (base_of(g)->only_errors && item->kind != DIAG_ERROR))
             continue;
         if (shown++ < MAX_SHOWN)
             print_diag(g, &out, item);
         else
             left++;
     }
-    if (left)
+    if (left && !base_of(g)->silent)
         text_printf(&out, "fsdpgen: %d more messages are not shown\n", left);
     if (out.len) {
         fflush(stdout);

@@ -98,6 +98,58 @@ static Keep *kept_blocks(Gen *g)
     return kept;
 }
 
+/* Plans the description again, in these parts on n ranks along tensor. Out: an exit code
+ * and the cost, if it fits. */
+static int plan_parts_on(Gen *g, int64_t parts, int64_t n, Cost *cost)
+{
+    Gen own = {.opt = g->opt, .base.silent = true};
+    int code;
+
+    own.opt.command = "tune"; /* it ends as soon as nothing fits */
+    own.opt.image = NULL;
+    own.opt.sets = (OptionList){0};
+    for (int i = 0; i < g->opt.sets.count; i++)
+        *gen_push(g, &own.opt.sets) = g->opt.sets.items[i];
+    *gen_push(g, &own.opt.sets) = gen_printf(g, "parts.tensor=%lld", (long long)parts);
+    *gen_push(g, &own.opt.sets) = gen_printf(g, "mesh.tensor=%lld", (long long)n);
+    code = drive_passes(&own, "load", "place");
+    if (code == EXIT_DONE)
+        *cost = policy_cost(&own);
+    return code;
+}
+
+enum { MOST_PARTS = 64 }; /* the most that parts.tensor may be */
+
+/* The fewest ranks along tensor that make the plan fit, where the model's parameters are
+ * marked for parts and the target computes them. */
+static bool find_parts(Gen *g, Change *c)
+{
+    const Model *m = &g->model;
+    const int64_t now = m->mesh.axis[AXIS_TENSOR].degree;
+    const int64_t most = min_i64(MOST_PARTS, now * STARTED_RANKS / m->mesh.world_size);
+    bool marked = false;
+
+    for (int i = 0; i < g->params.count; i++)
+        marked = marked || g->params.items[i].decl->mark.kind == PART_CUT;
+    if (!marked || !m->target->parts)
+        return false;
+    for (int64_t n = 2 * now; n <= most; n *= 2) {
+        const int64_t parts = max_i64(n, m->parts_tensor);
+        const int code = plan_parts_on(g, parts, n, &c->cost);
+
+        if (code == EXIT_FIT)
+            continue;
+        c->with = parts == m->parts_tensor
+                      ? gen_printf(g, "mesh.tensor = %lld", (long long)n)
+                      : gen_printf(g,
+                                   "parts.tensor = %lld with mesh.tensor = %lld, another "
+                                   "numerics hash,",
+                                   (long long)parts, (long long)n);
+        return code == EXIT_DONE; /* what n parts do not divide, 2 n do not */
+    }
+    return false;
+}
+
 /* A plan that is too large is planned again with fewer bytes of activations and of
  * gradients, to find a change that fits; then it is the plan again. */
 static void judge_budget(Gen *g)
@@ -107,13 +159,13 @@ static void judge_budget(Gen *g)
     const Keep *kept = kept_blocks(g);
     int64_t leaves[2] = {m->leaves, policy_most_leaves(g)};
     bool searched = m->recompute == RECOMPUTE_AUTO; /* it has tried that already */
-    Change changes[4] = {{"", 0, m->leaves, policy_cost(g)}};
+    Change changes[4] = {{"", 0, m->leaves, policy_cost(g)}}, parts;
     int n = 1;
 
     if (m->budget_bytes == 0 || changes[0].cost.bytes <= m->budget_bytes)
         return;
     if (!strcmp(g->opt.command, "tune")) {
-        policy_over_budget(g, changes, 1);
+        policy_over_budget(g, changes, 1, NULL);
         return;
     }
     for (int recompute = 0; recompute < (searched ? 1 : 2); recompute++) {
@@ -137,7 +189,7 @@ static void judge_budget(Gen *g)
         g->blocks.items[b].keep = kept[b];
     policy_settle(g);
     g->prog = program;
-    policy_over_budget(g, changes, n);
+    policy_over_budget(g, changes, n, find_parts(g, &parts) ? &parts : NULL);
 }
 
 /* Are bytes for sums of gradients worth a warning? The other choice is planned, too. */

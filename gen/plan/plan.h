@@ -249,8 +249,9 @@ typedef struct Change {
     int64_t leaves;
     Cost cost;
 } Change;
-/* Reports a plan over the budget, changes[0], with exit code 3, and which change fits. */
-void policy_over_budget(Gen *g, const Change *changes, int n_changes);
+/* Reports a plan over the budget, changes[0], with exit code 3, and which change fits. parts: the
+ * change of parts and their ranks that fits, or NULL. */
+void policy_over_budget(Gen *g, const Change *changes, int n_changes, const Change *parts);
 
 /* ---- search.c -------------------------------------------------------------------- */
 

@@ -136,10 +136,11 @@ static const char *change_text(Gen *g, const Change *c, int64_t n, int64_t k)
 {
     const Model *m = &g->model;
     int64_t shards = group_ranks(mesh_cut(m, HELD_OPTIMIZER)) * n;
-    int64_t ranks = shards * m->mesh.axis[AXIS_REPLICATE].degree;
+    int64_t ranks = shards * m->mesh.axis[AXIS_REPLICATE].degree; /* that divide leaves */
+    int64_t world = ranks * m->mesh.axis[AXIS_TENSOR].degree;
     int64_t bytes = bytes_with(&c->cost, n, k);
     Text t = {.g = g};
-    if (bytes > m->budget_bytes || ranks > STARTED_RANKS || ranks > c->leaves ||
+    if (bytes > m->budget_bytes || world > STARTED_RANKS || ranks > c->leaves ||
         m->micro_batch % k != 0)
         return NULL;
     text_printf(&t, "%s", c->with);
@@ -163,8 +164,10 @@ static const char *change_that_fits(Gen *g, const Change *c, bool mesh, bool bat
     return found;
 }
 
-/* What would fit: each single change that does, or the first combination. */
-static const char *what_fits(Gen *g, const Change *changes, int n_changes)
+/* What would fit: each single change that does, or the first combination. Parts and ranks
+ * that share them count as one change. */
+static const char *what_fits(Gen *g, const Change *changes, int n_changes,
+                             const Change *parts)
 {
     const char *found;
     int64_t least = changes[0].cost.bytes;
@@ -182,6 +185,9 @@ static const char *what_fits(Gen *g, const Change *changes, int n_changes)
                     text_printf(&t, "%s%s", t.len ? "; " : "", found);
             }
         }
+        if (!together && parts)
+            text_printf(&t, "%s%s needs %s a rank", t.len ? "; " : "", parts->with,
+                        show_bytes(g, parts->cost.bytes));
     }
     return t.len
                ? t.s
@@ -206,14 +212,14 @@ void policy_recompute_all(Gen *g)
     }
 }
 
-void policy_over_budget(Gen *g, const Change *changes, int n_changes)
+void policy_over_budget(Gen *g, const Change *changes, int n_changes, const Change *parts)
 {
     const Model *m = &g->model;
     Pos pos = model_pos(g, "target.memory");
     const char *path = pos.line ? "target.memory" : m->target->budget_field;
     pos = model_pos(g, path);
     diag_add(g, DIAG_ERROR, pos.line ? pos : model_pos(g, "target"),
-             what_fits(g, changes, n_changes),
+             what_fits(g, changes, n_changes, parts),
              "%s: the plan needs %s on each rank%s, the budget is %s", path,
              show_bytes(g, changes[0].cost.bytes),
              m->recompute == RECOMPUTE_AUTO ? " with the least memory that \"auto\" found"

@@ -60,3 +60,28 @@ check "too large: its bytes" grep -q "^    \"total\": $total,$" "$WORK/misfit"
 misfit --kernels
 misfit --kernels --json
 misfit --all
+
+# Parts, and ranks that share them, are proposed where the model is marked, where the numbers divide, and
+# where the plan with them fits: it needs what the help says.
+in_parts() { # BUDGET HELP ARGUMENT...: HELP names fields and their values; "" proposes none
+    local budget=$1 want=$2 sets=() word
+    shift 2
+    "$FSDPGEN" check "$ROOT/models/demo.lua" --set "target=cpu{memory=\"$budget\"}" "$@" >"$WORK/plan.txt" 2>"$WORK/err"
+    check "parts, $budget, $*: exit code" test $? = 3
+    if [ -z "$want" ]; then
+        check "parts, $budget, $*: none is proposed" test -z "$(grep 'tensor = ' "$WORK/err")"
+        return
+    fi
+    check "parts, $budget, $*: '$want'" grep -q "[:;] $want needs" "$WORK/err"
+    for word in $(grep -o '[a-z]*\.tensor = [0-9]*' <<<"$want" | tr -d ' '); do sets+=(--set "$word"); done
+    "$FSDPGEN" plan "$ROOT/models/demo.lua" --set "target=cpu{memory=\"$budget\"}" "$@" "${sets[@]}" --all \
+        >"$WORK/plan.txt" 2>"$WORK/err2"
+    check "parts, $budget, $*: it fits" test $? = 0
+    check "parts, $budget, $*: it needs that" grep -qF "$want needs $(sed -n 's/^  total per rank  *[0-9]*  //p' \
+        "$WORK/plan.txt") a rank" "$WORK/err"
+}
+in_parts 150MiB "parts.tensor = 4 with mesh.tensor = 4, another numerics hash,"
+in_parts 160MiB "mesh.tensor = 4" --set parts.tensor=4
+in_parts 160MiB "parts.tensor = 4 with mesh.tensor = 4, another numerics hash," --set parts.tensor=2 --set mesh.tensor=2
+in_parts 150MiB "" --set model.kv_heads=1
+in_parts 131MiB ""
