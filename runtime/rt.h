@@ -261,6 +261,8 @@ typedef struct RtTrainer {
     int64_t control_offset;          /* S: RT_CONTROL_BYTES(micro_batches) */
     int64_t staging_offset;          /* CUDA, L: parts from other ranks, to be added; */
     int64_t staging_bytes;           /* 0: no sums over ranks */
+    int64_t meeting_offset;          /* CUDA, L: what parts of other ranks have, in a meet; */
+    int64_t meeting_bytes;           /* 0: no ranks share the parts */
     int64_t library_offset;          /* CUDA, L: workspace of matrix products */
     int64_t library_bytes;
     const char *const *places;       /* names of schedule points: "layers.7 layer_forward" */
@@ -308,7 +310,12 @@ typedef struct RtParts {
     int here;                        /* the number of parts that this rank computes: */
     int first;                       /* this one of all, and those that follow */
     int all;
+#ifdef RT_CUDA
+    const int32_t *number;           /* of this rank's parts, for kernels that must know theirs: in */
+                                     /* device memory */
+#else
     int32_t number[RT_MAX_PARTS];    /* of this rank's parts, for kernels that must know theirs */
+#endif
     const void *from[RT_MAX_PARTS];  /* of a meet: what this rank's parts have */
     void *to[RT_MAX_PARTS];
 } RtParts;
@@ -320,6 +327,13 @@ typedef void RtMeetKernel(int part, const void *const *from, void *to, float bet
  * `to` of the first n parts here; 1: all parts share the result. */
 void rt_meet(RtParts *parts, RtMeetKernel *kernel, float beta, int n);
 
+/* On CUDA such a kernel is emitted with a function that enqueues all of this (rt_cuda.h). */
+#ifdef RT_CUDA
+#define RT_MEET_ALL(parts, kernel, beta, n) kernel(parts, beta, n)
+#else
+#define RT_MEET_ALL(parts, kernel, beta, n) rt_meet(parts, kernel, beta, n)
+#endif
+
 /* from, to: expressions of p, a part of this rank. RT_MEET gives each part a result of its own,
  * RT_MEET_WHOLE one to all parts. RT_PIECE gives each a piece of what all have, and joins no ranks. */
 #define RT_MEET(parts, kernel, from_p, to_p, beta) \
@@ -328,18 +342,28 @@ void rt_meet(RtParts *parts, RtMeetKernel *kernel, float beta, int n);
             (parts)->from[p] = (from_p); \
             (parts)->to[p] = (to_p); \
         } \
-        rt_meet(parts, kernel, beta, (parts)->here); \
+        RT_MEET_ALL(parts, kernel, beta, (parts)->here); \
     } while (0)
 #define RT_MEET_WHOLE(parts, kernel, from_p, to_all, beta) \
     do { \
         for (int p = 0; p < (parts)->here; p++) \
             (parts)->from[p] = (from_p); \
         (parts)->to[0] = (to_all); \
-        rt_meet(parts, kernel, beta, 1); \
+        RT_MEET_ALL(parts, kernel, beta, 1); \
     } while (0)
+#ifdef RT_CUDA
+#define RT_PIECE(parts, kernel, from_all, to_p, beta) \
+    do { \
+        (parts)->from[0] = (from_all); \
+        for (int p = 0; p < (parts)->here; p++) \
+            (parts)->to[p] = (to_p); \
+        RT_MEET_ALL(parts, kernel, beta, (parts)->here); \
+    } while (0)
+#else
 #define RT_PIECE(parts, kernel, from_all, to_p, beta) \
     for (int p = 0; p < (parts)->here; p++) \
         kernel((parts)->first + p, &(const void *){ (from_all) }, (to_p), beta)
+#endif
 
 int rt_main(const RtTrainer *trainer, int argc, char **argv);
 

@@ -238,22 +238,9 @@ static void check_mesh(Check *c, bool batches_good)
         check_ranks(c, replicate * shard);
 }
 
-/* Passes up to split know parts whatever the target. */
-static bool shows_parts(const Gen *g)
-{
-    static const char *const passes[] = {"load",   "check", "ops",  "graph",
-                                         "config", "grad",  "split"};
-
-    for (size_t i = 0; g->opt.dump && i < sizeof passes / sizeof *passes; i++)
-        if (!strcmp(g->opt.dump, passes[i]))
-            return true;
-    return false;
-}
-
 /* Ranks along tensor share the parts, each an equal number of them. */
 static void check_parts(Check *c)
 {
-    const Target *target = target_named(value_kind(c, "target"));
     int64_t parts, ranks;
 
     if (!value_int(c, "parts.tensor", &parts) || !value_int(c, "mesh.tensor", &ranks))
@@ -267,13 +254,6 @@ static void check_parts(Check *c)
                        (long long)ranks),
             "mesh.tensor: %lld ranks do not share %lld part%s (parts.tensor) equally",
             (long long)ranks, (long long)parts, parts > 1 ? "s" : "");
-    else if (parts > 1 && !target->parts && !shows_parts(c->g))
-        COMPLAIN(c, "parts.tensor",
-                 "leave it out, or use target = cpu {}; --dump=split shows the graph in "
-                 "parts",
-                 "parts.tensor: trainers of the %s target compute in 1 part so far, not "
-                 "%lld",
-                 target->name, (long long)parts);
 }
 
 /* A scale is that of a whole tensor, and no part has one. */

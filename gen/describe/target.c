@@ -213,7 +213,6 @@ static void fill_cuda(Check *c, Model *m)
 static const Target targets[] = {
     {
         .name = "cpu",
-        .parts = true,
         .kernel_file = "cpu.c",
         .workspace = "workspace",
         .budget_field = "target.memory",

@@ -35,7 +35,6 @@ typedef struct Target {
     int64_t process_bytes;    /* of code, heap and stacks, about; 0: the arena is on a device */
     int64_t most_ranks;       /* largest number of ranks; 0: unlimited */
     bool device;              /* launches kernels: mathematics takes the rank as first argument */
-    bool parts;               /* its trainers compute in parts (parts.tensor) */
     bool peers_write_gathered; /* ranks send weights to their peers, rather than read them */
     int64_t staging_bytes;    /* upper limit of the buffer for parts from other ranks; 0: parts are
                                * read in place */

@@ -121,7 +121,7 @@ static int plan_parts_on(Gen *g, int64_t parts, int64_t n, Cost *cost)
 enum { MOST_PARTS = 64 }; /* the most that parts.tensor may be */
 
 /* The fewest ranks along tensor that make the plan fit, where the model's parameters are
- * marked for parts and the target computes them. */
+ * marked for parts. */
 static bool find_parts(Gen *g, Change *c)
 {
     const Model *m = &g->model;
@@ -131,7 +131,7 @@ static bool find_parts(Gen *g, Change *c)
 
     for (int i = 0; i < g->params.count; i++)
         marked = marked || g->params.items[i].decl->mark.kind == PART_CUT;
-    if (!marked || !m->target->parts)
+    if (!marked)
         return false;
     for (int64_t n = 2 * now; n <= most; n *= 2) {
         const int64_t parts = max_i64(n, m->parts_tensor);

@@ -392,10 +392,10 @@ static void push_binder_call(Steps *s, const Binder *b, const Span *span)
     lua_newtable(L);
     emit_str(L, "span", span->name);
     lua_newtable(L);
-    if (emit_on_device(s->e))
-        push_string(L, "rt");
     if (s->g->in_parts)
         push_string(L, "rt_parts(rt)");
+    else if (emit_on_device(s->e))
+        push_string(L, "rt");
     for (int a = 0; a < span->n_args; a++)
         push_string(L, binder_arg(s, b, &span->args[a]));
     lua_setfield(L, -2, "args");

@@ -287,8 +287,8 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
 
         lua_newtable(L);
         lua_newtable(L);
-        if (emit_on_device(e)) {
-            lua_pushliteral(L, "rt");
+        if (emit_on_device(e) && !n->op->collective) { /* a meet has it from the parts */
+            lua_pushstring(L, c && e->g->in_parts ? "parts->rt" : "rt");
             lua_rawseti(L, -2, ++count);
         }
         for (int k = 0; k < n->n_in + n->n_out; k++) {

@@ -584,6 +584,7 @@ void emit_layout_context(Emit *e)
     if (g->model.packed)
         emit_str(e->L, "starts_buffer", buffer_named(g, BUF_DATA, "starts")->macro);
     set_area(e, BUF_STAGING, "staging");
+    set_area(e, BUF_MEETING, "meeting");
     set_area(e, BUF_LIBRARY, "library");
     if (e->g->prog.count[VARIANT_EVAL]) {
         emit_str(e->L, "row_buffer",

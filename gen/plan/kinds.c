@@ -11,10 +11,10 @@
 const char *buf_kind_name(BufKind k)
 {
     static const char *const names[N_BUF_KINDS] = {
-        "param shard", "master",    "moment1", "moment2",   "grad shard", "partial",
-        "grad accum",  "const",     "data",    "control",   "staging",    "library",
-        "gathered",    "kept",      "grad",    "boundary",  "d_boundary", "saved",
-        "scratch",     "direction", "owned",   "workspace", "logits"};
+        "param shard", "master",   "moment1",   "moment2", "grad shard", "partial",
+        "grad accum",  "const",    "data",      "control", "staging",    "meeting",
+        "library",     "gathered", "kept",      "grad",    "boundary",   "d_boundary",
+        "saved",       "scratch",  "direction", "owned",   "workspace",  "logits"};
     gen_require((int)k >= 0 && k < N_BUF_KINDS && names[k], "buffer kind %d", (int)k);
     return names[k];
 }

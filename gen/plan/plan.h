@@ -90,6 +90,7 @@ const char *plan_mesh_text(Gen *g); /* mesh.c: "replicate 1, shard 4, tensor 2" 
 /* meet.c */
 int64_t plan_calls(const Gen *g, const Node *n);     /* of a node, in a span of one rank */
 int64_t plan_met_bytes(const Gen *g, const Node *n); /* that a rank receives in a meet */
+int64_t plan_meeting_bytes(const Gen *g); /* what other ranks' parts have in a meet, at most */
 int64_t plan_span_met_bytes(const Gen *g, const Span *s);
 int64_t cost_meet(const Gen *g, const Node *n);      /* the time of that, in ps */
 

@@ -159,6 +159,7 @@ typedef enum {
     BUF_GRAD_ACCUM,  /* unsharded accumulator of a unit's segment */
     BUF_CONST, BUF_DATA, BUF_CONTROL, /* losses, superaccumulator: the runtime's exchange area */
     BUF_STAGING,     /* if the target has it: parts from other ranks, to be added */
+    BUF_MEETING,     /* likewise: what parts of other ranks have, in a meet */
     BUF_LIBRARY,     /* likewise: workspace of matrix products */
     BUF_GATHERED, BUF_KEPT, BUF_GRAD, BUF_BOUNDARY, BUF_D_BOUNDARY, BUF_SAVED, BUF_SCRATCH,
     BUF_DIRECTION,   /* of matrices: a shard of what their step is made from */

@@ -166,6 +166,9 @@ static void target_buffers(Unroller *u)
         u->staging = unroll_buffer(u, BUF_STAGING, SPACE_LOCAL, "staging",
                                    "parts of other ranks, to be added", bytes);
     }
+    if (m->target->peers_write_gathered && g->in_parts && m->mesh.axis[AXIS_TENSOR].bits)
+        unroll_buffer(u, BUF_MEETING, SPACE_LOCAL, "meeting",
+                      "what parts of other ranks have, in a meet", plan_meeting_bytes(g));
     if (m->target->library_workspace_bytes) {
         unroll_buffer(u, BUF_LIBRARY, SPACE_LOCAL, "library",
                       "workspace of matrix products", m->target->library_workspace_bytes);

@@ -33,6 +33,30 @@ static void check_values(Room *x, int first, Value *const *values, int n)
             check_buffer(x, first + k, values[k]->bytes);
 }
 
+/* On a device, ranks that share the parts send what theirs have. */
+static void check_meeting(Room *x)
+{
+    const Span *s = ins_span(x->g, x->i);
+    const int64_t others = x->g->model.parts_tensor - x->parts;
+    int meeting = -1;
+
+    for (int b = 0; b < x->g->prog.bufs.count; b++)
+        if (x->g->prog.bufs.items[b].kind == BUF_MEETING)
+            meeting = b;
+    for (int n = 0; n < s->n_nodes; n++) {
+        const Node *node = s->nodes[n];
+        const Value *v = node->n_in ? node->in[0] : NULL;
+
+        if (!node->op->collective || v->part.kind == PART_WHOLE || others == 0 ||
+            !x->g->model.target->device || x->bad)
+            continue;
+        if (meeting < 0 || x->g->prog.bufs.items[meeting].bytes <
+                               others * round_up(v->bytes, ARENA_ALIGN_BYTES))
+            x->bad = gen_printf(x->g, "%s: no room for what other ranks have of %s",
+                                ins_label(x->g, x->i), v->name);
+    }
+}
+
 const char *verify_room(Gen *g, const Instr *i)
 {
     const Block *b = &g->blocks.items[i->block];
@@ -44,6 +68,8 @@ const char *verify_room(Gen *g, const Instr *i)
         x.parts =
             g->model.parts_tensor /
             (INT64_C(1) << __builtin_popcount(g->model.mesh.axis[AXIS_TENSOR].bits));
+    if (g->in_parts)
+        check_meeting(&x);
     check_values(&x, i->in, c->inputs, c->n_inputs);
     check_values(&x, i->d_in, c->d_inputs, c->n_inputs);
     check_values(&x, i->out, c->outputs, c->n_outputs);

@@ -66,6 +66,18 @@ void rt_attention_backward(Rt *rt, const RtAttention *a, const void *q, const vo
                            const void *v, const void *o, const float *lse, const void *d_o,
                            void *dq, void *dk, void *dv, void *workspace);
 
+/* A meet of parts: the kernel has arguments from, part, to, beta; from: pointers to what each of all
+ * parts has, or to the one value that all have. */
+typedef struct RtMeet {
+    RtKernel *kernel;
+    int64_t blocks;
+    int64_t bytes;           /* that a part has; 0: all have one value, and no ranks join */
+    int64_t piece_bytes;     /* of these a part needs so many, in the order of parts; 0: all */
+} RtMeet;
+
+/* Joins the ranks that share the parts; then the first n parts here get what they need. */
+void rt_meet_on_device(RtParts *parts, const RtMeet *m, float beta, int n);
+
 /* The noise stream of the run's elements (rt_noise of rt_device.h). */
 uint32_t rt_noise_stream(const RtUpdateRun *run);
 /* Fills device memory with one byte. */

@@ -139,7 +139,8 @@ typedef struct RtTransport {
     char *(*allocate)(Rt *rt, int64_t bytes);
     void (*release)(Rt *rt, char *at);
     void (*open)(Rt *rt);
-    /* A gather; on the gather or the reduce stream, like the following ones. */
+    /* A gather; on the gather or the reduce stream, like the following ones; an exchange also on
+     * the compute stream, unless those two are one. */
     void (*gather)(Rt *rt, int stream, const RtOp *op);
     /* n parcels; those to the rank itself are omitted. What one rank sends to another arrives in
      * the order in which both name it. No pair of ranks exchanges more than most_bytes, a number
@@ -180,6 +181,15 @@ void rt_add_parts(Rt *rt, cudaStream_t stream, const RtRankParts *parts, int64_t
 /* ---- rt_stage.c ------------------------------------------------------------------ */
 
 void rt_stage_open(Rt *rt);
+
+/* ---- rt_parts.c ------------------------------------------------------------------ */
+
+void rt_parts_open(Rt *rt); /* of a step that is computed in parts */
+/* Of the ranks that share the parts, one counts targets and losses. */
+static inline bool rt_counts(const Rt *rt)
+{
+    return ((RtGroup)rt->rank & ~rt->trainer->data) == 0;
+}
 
 /* ---- rt_profile.c: with --profile ------------------------------------------------ */
 

@@ -80,7 +80,8 @@ void rt_run(Rt *rt, RtStepPart *part)
         set_moved(st, sum(moved_so_far(st), 1, g->moved));
     }
     if (st->micro_batch >= 0) { /* the part has computed its loss */
-        rt_loss_put(rt);
+        if (rt_counts(rt))
+            rt_loss_put(rt);
         st->micro_batch = -1;
     }
 }

@@ -71,6 +71,8 @@ void rt_stage_close(Rt *rt)
     void *targets = rt_local(rt, t->targets_offset);
     void *control = rt_symmetric(rt, t->control_offset);
     rt_stage_send(rt);
+    if (!rt_counts(rt))
+        return;
     const int64_t blocks = (n + 255) / 256;
     rt_launch(rt, &targets_kernel, blocks < 64 ? blocks : 64, 1,
               (void *[]){&targets, &n, &control});

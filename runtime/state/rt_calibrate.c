@@ -83,6 +83,7 @@ static Range free_local(const Rt *rt)
                           {t->targets_offset, numbers},
                           {t->starts_offset, t->packed ? numbers : 0},
                           {t->staging_offset, t->staging_bytes},
+                          {t->meeting_offset, t->meeting_bytes},
                           {t->library_offset, t->library_bytes}};
     return largest_gap(t->local_bytes, used, sizeof used / sizeof *used);
 }

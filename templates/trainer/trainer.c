@@ -157,6 +157,10 @@ static const RtTrainer trainer = {
     .staging_offset = ${staging_buffer},
     .staging_bytes = ${staging_bytes},
 //@ end
+//@ if meeting_buffer then
+    .meeting_offset = ${meeting_buffer},
+    .meeting_bytes = ${meeting_bytes},
+//@ end
 //@ if library_buffer then
     .library_offset = ${library_buffer},
     .library_bytes = ${library_bytes},

@@ -18,6 +18,7 @@ set -u
 . "$ROOT/tests/cudasim/lease.sh"
 . "$ROOT/tests/cudasim/machines.sh"
 . "$ROOT/tests/cudasim/muon.sh"
+. "$ROOT/tests/cudasim/parts.sh"
 . "$ROOT/tests/cudasim/signals.sh"
 home=$BUILD/tests/cudasim/home
 data=$ROOT/LICENSE
@@ -549,6 +550,7 @@ part compiled_at_start:llama compiled_at_start
 part graphs turn 0 2 graphs
 part machines machines
 part matrices turn 1 2 matrices
+part shared_parts turn 0 3 shared_parts
 part cudnn_attention turn 0 2 cudnn_attention
 part gpt2 turn 1 2 gpt2
 part structure turn 0 2 structure

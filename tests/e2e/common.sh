@@ -63,6 +63,18 @@ train() {
     [ "$(grep -c loss_hex "$dir.result")" = "$steps" ] && grep -q '^weights ' "$dir.result"
 }
 
+# gradients_equal FILE FILE: --debug-gradients: norms and projections of all parameters, to rounding in f64
+gradients_equal() {
+    python3 -c 'import json, sys
+a, b = (json.load(open(f))["parameters"] for f in sys.argv[1:])
+assert a, "no parameters"
+def near(x, y, size): return abs(x - y) <= 1e-9 * size
+for p, q in zip(a, b, strict=True):
+    numbers = list(zip([p["norm"]] + p["projections"], [q["norm"]] + q["projections"]))
+    if p["name"] != q["name"] or not all(near(x, y, p["norm"]) for x, y in numbers):
+        sys.exit("%s: %s, but in parts %s" % (p["name"], p["norm"], q["norm"]))' "$1" "$2"
+}
+
 # near FILE FILE TOLERANCE [LOSS]: losses and norms, step by step
 near() {
     awk -v bound="$3" -v which="${4:-loss}" '

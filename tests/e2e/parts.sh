@@ -3,18 +3,6 @@
 # micro-batches: what parts make of a gradient is added to that of the micro-batches before, whether it
 # is a sum, all of their pieces, or a piece of a whole one.
 
-# parts_near FILE FILE: norms and projections of all parameters
-parts_near() {
-    python3 -c 'import json, sys
-a, b = (json.load(open(f))["parameters"] for f in sys.argv[1:])
-assert a, "no parameters"
-def near(x, y, size): return abs(x - y) <= 1e-9 * size
-for p, q in zip(a, b, strict=True):
-    numbers = list(zip([p["norm"]] + p["projections"], [q["norm"]] + q["projections"]))
-    if p["name"] != q["name"] or not all(near(x, y, p["norm"]) for x, y in numbers):
-        sys.exit("%s: %s, but in parts %s" % (p["name"], p["norm"], q["norm"]))' "$1" "$2"
-}
-
 parts_gradients() { # NAME MODEL ARGS...
     local name=$1 model=$2 dir=$WORK/$1 n
     shift 2
@@ -27,7 +15,7 @@ parts_gradients() { # NAME MODEL ARGS...
             return
         fi
     done
-    check "parts: $name has the gradients of one without" parts_near "$dir.1.gradients" "$dir.4.gradients"
+    check "parts: $name has the gradients of one without" gradients_equal "$dir.1.gradients" "$dir.4.gradients"
 }
 
 parts_suite() {

@@ -11,7 +11,7 @@ data/rt_mask.h data/rt_record.c data/rt_tokens.c data/rt_tokens.h data/rt_eval.c
 cpu/rt_comm.c cpu/rt_meet.c cpu/rt_memory.c cpu/rt_shm.c cpu/rt_lap.c state/rt_calibrate.c state/rt_collective.c state/rt_debug.c state/rt_hash.c
 state/rt_evaluated.c state/rt_events.c state/rt_log.c state/rt_next.c state/rt_sample.c state/rt_screen.c cuda/rt_arena.h
 cuda/rt_arena.c cuda/rt_cache.c cuda/rt_comm.c cuda/rt_control.h cuda/rt_gpu.c cuda/rt_gpu.h
-cuda/rt_graph.c cuda/rt_image.c cuda/rt_jit.c cuda/rt_lap.c cuda/rt_memory.c cuda/rt_profile.c cuda/rt_stage.c'
+cuda/rt_graph.c cuda/rt_image.c cuda/rt_jit.c cuda/rt_lap.c cuda/rt_memory.c cuda/rt_parts.c cuda/rt_profile.c cuda/rt_stage.c'
 # Declarations that all files read.
 no_arithmetic="$no_arithmetic rt.h rt_private.h rt_collective.h rt_target.h data/rt_data.h state/rt_map.h state/rt_state.h
 cpu/rt_cpu.h cuda/rt_blas.h cuda/rt_cuda.h cuda/rt_cudnn.h"

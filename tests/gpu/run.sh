@@ -132,10 +132,10 @@ ops() {
 small=(--set model.layers=2 --set seq=9 --set micro_batch=1 --set global_batch=8)
 wide=(--set model.layers=2 --set model.dim=256 --set model.kv_heads=2 --set model.ffn=344
       --set seq=200 --set micro_batch=2 --set global_batch=8)
-read -ra names <<<"${NAMES:-llama_f32 gpt2_f32 muon_f32 llama_bf16_64 llama_bf16_128}"
-declare -A model=([llama_f32]=tiny_llama [gpt2_f32]=tiny_gpt2 [muon_f32]=tiny_llama
+read -ra names <<<"${NAMES:-llama_f32 gpt2_f32 muon_f32 parts_f32 llama_bf16_64 llama_bf16_128}"
+declare -A model=([llama_f32]=tiny_llama [gpt2_f32]=tiny_gpt2 [muon_f32]=tiny_llama [parts_f32]=tiny_llama
                   [llama_bf16_64]=tiny_llama [llama_bf16_128]=tiny_llama)
-declare -A tolerance=([llama_f32]=1e-4 [gpt2_f32]=1e-4 [muon_f32]=1e-4 [llama_bf16_64]=2e-2
+declare -A tolerance=([llama_f32]=1e-4 [gpt2_f32]=1e-4 [muon_f32]=1e-4 [parts_f32]=1e-4 [llama_bf16_64]=2e-2
                       [llama_bf16_128]=2e-2)
 
 flags_of() { # sets flags
@@ -146,12 +146,15 @@ flags_of() { # sets flags
                        --set model.head_dim=128 --set model.window=77
                        --set 'documents={end_id=10}') ;;
     muon_f32) flags=("${small[@]}" --set 'optimizer=muon{lr=2e-3}' --set model.kv_heads=1) ;;
+    parts_f32) flags=("${small[@]}" --set parts.tensor=4 --set seq=8 --set model.vocab=260 --set model.heads=4
+                      --set model.kv_heads=4 --set model.ffn=52) ;;
     *) flags=("${small[@]}") ;;
     esac
     [ "$SMALL" = 1 ] && [[ $1 = *bf16* ]] &&
         flags+=(--set seq=40 --set micro_batch=1 --set global_batch=4)
 }
 
+# Where a step is computed in parts, tensor stands for shard.
 meshes="1:mesh.shard=1 2:mesh.shard=2 4:mesh.shard=4 4r:mesh.replicate=2,mesh.shard=2"
 
 # trainer_of DIR NAME TARGET SETS [VARIABLE=value...]: generated and built
@@ -159,6 +162,7 @@ trainer_of() {
     local dir=$1 name=$2 target=$3 sets=$4 set flags
     shift 4
     flags_of "$name"
+    [ "$name" = parts_f32 ] && sets=${sets//mesh.shard/mesh.tensor}
     for set in ${sets//,/ }; do flags+=(--set "$set"); done
     rm -rf "$dir"
     generate "$dir" "$ROOT/tests/models/${model[$name]}.lua" --target "$target" \

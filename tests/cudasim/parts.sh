@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+# parts.sh, read by run.sh: steps that are computed in parts. Near the CPU's, and the same bits however
+# many ranks share the parts, also where others shard or copy, by NCCL, by one that keeps no order between
+# communicators, and by the loopback, replayed as graphs or call by call, also what an evaluation gives and
+# a sample. The gradients are the CPU's, of all kinds of meets. Faults must be told. FULL=1: all of it;
+# else a sample by SEED.
+
+in_parts=(--set parts.tensor=4 --set model.vocab=260 --set model.heads=4 --set seq=8)
+parts=("${in_parts[@]}" --set model.kv_heads=4 --set model.ffn=52)
+
+shared_parts() {
+    local number=0 sets set flags
+    CUDASIM_UNCHECKED=1 reference parts tiny_llama 1e-4 "${parts[@]}" || return
+    while read -r sets; do
+        flags=()
+        for set in $sets; do flags+=(--set "$set"); done
+        if [ "$FULL" = 1 ] || [ $number = $((SEED / 3 % 3)) ]; then
+            row parts tiny_llama $((FULL)) "${parts[@]}" "${flags[@]}"
+        fi
+        number=$((number + 1))
+    done <<'TABLE'
+mesh.tensor=4
+mesh.tensor=2 mesh.replicate=2 accumulate=unsharded wrap=root_only
+mesh.tensor=2 mesh.shard=2 recompute=block prefetch=2
+TABLE
+    parts_shared
+    if [ "$FULL" = 1 ] || [ $((SEED / 3 % 2)) = 0 ]; then
+        parts_gradients llama tiny_llama "${parts[@]}" --set model.qk_norm_all=true --set model.qkv_bias=true
+    fi
+    if [ "$FULL" = 1 ] || [ $((SEED / 3 % 2)) = 1 ]; then
+        parts_gradients gpt2 tiny_gpt2 "${in_parts[@]}" --set model.dim=48
+    fi
+}
+
+# Two ranks share the parts, every access checked.
+parts_shared() {
+    local dir=$WORK/parts one=$WORK/reference_parts held=$WORK/parts_held.txt what which
+    if ! trainer "$dir" tiny_llama cuda "${parts[@]}" --set mesh.tensor=2 || ! build_cuda "$dir" ||
+       ! run_cuda "$dir"; then
+        bad "parts: two ranks share them: does not run" "$dir.log"
+        return
+    fi
+    same_bits "parts: two ranks share them" "$dir" parts
+    run_cuda "$dir" FLAGS=--no-graphs && same_bits "parts: call by call" "$dir" parts
+    run_cuda "$dir" CUDASIM_NCCL=22300 && same_bits "parts: one stream carries what ranks exchange" "$dir" parts
+    head -c 300 "$data" >"$held"
+    for which in "$one" "$dir"; do
+        timeout 90 "$which/trainer" --data "$data" --steps $STEPS --quiet --threads 1 --log "$which.eval.jsonl" \
+            --checkpoint "$which.ck" --eval "$held" --eval-every 1 >"$which.out" 2>>"$which.log"
+        timeout 90 "$which/trainer" sample --prompt "5 6 7" --checkpoint "$one.ck" --tokens 8 --threads 1 \
+            >"$which.ids" 2>>"$which.log"
+        grep -o '"eval_loss_hex": "[^"]*"' "$which.eval.jsonl" >"$which.hex"
+    done
+    check "parts: evaluations have equal bits" bash -c "[ -s '$one.hex' ] && cmp '$one.hex' '$dir.hex'"
+    check "parts: samples are equal" bash -c "[ -s '$one.ids' ] && cmp '$one.ids' '$dir.ids'"
+    for what in model optimizer/moment1 optimizer/moment2; do
+        check "parts: checkpoints have equal bytes: $what" \
+            cmp {"$one","$dir"}".ck/step-0000000$STEPS/$what.safetensors"
+    done
+    parts_faults "$dir"
+}
+
+parts_faults() { # DIR
+    local dir=$1 REFERENCE=parts what
+    what="a part that is read before it arrives"
+    parts_fault_turn 0 &&
+        parts_faulty "$dir" "$what" rt_parts.c 's/RT_CUDA_CALL(rt, cudaStreamWaitEvent(compute, arrived, 0));//' &&
+        fault "$what" "no event makes it wait" "$dir" CUDASIM_NCCL=22300
+    what="a piece from where the sender's own begins"
+    parts_fault_turn 1 &&
+        parts_faulty "$dir" "$what" rt_parts.c 's/p->from\[i\] + peer \* piece/p->from[i] + p->first \/ p->here * piece/' &&
+        other "$what" "$dir"
+    what="targets and losses that both ranks count"
+    parts_fault_turn 2 &&
+        parts_faulty "$dir" "$what" rt_gpu.h 's/& ~rt->trainer->data) == 0/\& 0) == 0/' &&
+        other "$what" "$dir"
+}
+
+parts_fault_turn() { # N: is it this run's turn? all with FULL
+    [ "$FULL" = 1 ] || [ $((SEED / 3 % 3)) = "$1" ]
+}
+
+# parts_faulty DIR WHAT FILE SED: the trainer again, with a fault in a file of runtime/cuda/
+parts_faulty() {
+    local runtime=$WORK/runtime_parts
+    rm -rf "$runtime"
+    cp -R "$ROOT/runtime" "$runtime"
+    sed -i "$4" "$runtime/cuda/$3"
+    ! cmp -s "$runtime/cuda/$3" "$ROOT/runtime/cuda/$3" &&
+        build_trainer "$1" CUDA_HOME="$home" RUNTIME="$runtime" && return
+    bad "parts: $2: not planted" "$1.log"
+    return 1
+}
+
+# parts_gradients NAME MODEL FLAGS...: in f64
+parts_gradients() {
+    local name=$1 model=$2 dir=$WORK/parts_$1 target
+    shift 2
+    for target in cpu cuda; do
+        if ! trainer "$dir.$target" "$model" $target "$@" --set 'dtypes={param="f64"}' ||
+           ! CUDASIM_UNCHECKED=1 build_trainer "$dir.$target" CUDA_HOME="$home" GEMM=builtin ||
+           ! STEPS=1 run_cuda "$dir.$target" FLAGS="--debug-gradients $dir.$target.g"; then
+            bad "parts: gradients of $name: $target does not run" "$dir.$target.log"
+            return
+        fi
+    done
+    check "parts: $name has the CPU's gradients" gradients_equal "$dir.cpu.g" "$dir.cuda.g"
+}
