@@ -115,6 +115,24 @@ static void damage_plans(const char *folder)
     test_parts_faults(open_faulty, folder, &want);
 }
 
+/* On a device, what other ranks' parts have does not fit its buffer. */
+static void damage_meeting(const char *folder)
+{
+    Gen *g = open_case(folder, &faulty);
+    const char *bad = NULL;
+    models_set(g, "target=cuda{}");
+    models_set(g, "mesh={tensor=2}");
+    models_plan(g, NULL);
+    models_check(!verify_unroll(g), "on a device, without a fault");
+    for (int b = 0; b < g->prog.bufs.count; b++)
+        if (g->prog.bufs.items[b].kind == BUF_MEETING) {
+            g->prog.bufs.items[b].bytes--;
+            bad = verify_unroll(g);
+        }
+    models_check(bad && strstr(bad, "no room"), "a meeting too small: %s",
+                 bad ? bad : "not noticed");
+}
+
 int main(int argc, char **argv)
 {
     int choices = argc > 2 ? atoi(argv[2]) : 4;
@@ -126,6 +144,7 @@ int main(int argc, char **argv)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         test_case(argv[1], &cases[c], choices, seed + c);
     damage_plans(argv[1]);
+    damage_meeting(argv[1]);
     printf("%d passed, %d failed\n", models_passed, models_failed);
     return models_failed ? 1 : 0;
 }
