@@ -184,7 +184,7 @@ typedef struct RtState {
     bool overflowed;                   /* skip: a smaller loss scale may help */
     /* counters (--stats) */
     int64_t tokens_done, gathered_bytes, reduced_bytes, replicate_bytes, node_bytes,
-        matrix_bytes;
+        matrix_bytes, met_bytes;
     double wait_seconds;
     int64_t peak_bytes; /* the largest memory of a rank, known at the end */
     FILE *log;

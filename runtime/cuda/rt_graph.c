@@ -25,7 +25,7 @@ enum { MAX_GRAPHS = 8 };
 
 /* Counted by rt_nccl.c while enqueuing; a graph's launch counts it again. */
 typedef struct Moved {
-    int64_t gathered, reduced, replicate, node, matrix;
+    int64_t gathered, reduced, replicate, node, matrix, met;
 } Moved;
 
 typedef struct Graph {
@@ -39,7 +39,7 @@ static int n_graphs;
 static Moved moved_so_far(const RtState *st)
 {
     return (Moved){st->gathered_bytes, st->reduced_bytes, st->replicate_bytes,
-                   st->node_bytes, st->matrix_bytes};
+                   st->node_bytes,     st->matrix_bytes,  st->met_bytes};
 }
 
 static void set_moved(RtState *st, Moved m)
@@ -49,13 +49,14 @@ static void set_moved(RtState *st, Moved m)
     st->replicate_bytes = m.replicate;
     st->node_bytes = m.node;
     st->matrix_bytes = m.matrix;
+    st->met_bytes = m.met;
 }
 
 static Moved sum(Moved a, int64_t sign, Moved b)
 {
-    return (Moved){a.gathered + sign * b.gathered, a.reduced + sign * b.reduced,
+    return (Moved){a.gathered + sign * b.gathered,   a.reduced + sign * b.reduced,
                    a.replicate + sign * b.replicate, a.node + sign * b.node,
-                   a.matrix + sign * b.matrix};
+                   a.matrix + sign * b.matrix,       a.met + sign * b.met};
 }
 
 static Graph *graph_of(const Rt *rt, RtStepPart *part)

@@ -96,6 +96,7 @@ static void exchange(Rt *rt, const RtParcel *parcel, int n, int64_t most_bytes)
 static void receive(const RtParts *p, const RtMeet *m, const void **from)
 {
     Rt *rt = p->rt;
+    const RtGroup group = rt->trainer->tensor;
     const int64_t piece = m->piece_bytes * p->here;
     const int64_t bytes = piece > 0 ? piece : m->bytes;
     RtParcel parcel[RT_MAX_PARTS];
@@ -106,6 +107,8 @@ static void receive(const RtParts *p, const RtMeet *m, const void **from)
         if (q >= p->first && q < p->first + p->here)
             continue;
         from[q] = received(p, m, q);
+        rt_count_bytes(rt, rt_group_rank(group, rt->rank, peer), bytes,
+                       &rt->state->met_bytes);
         parcel[n++] = (RtParcel){.peer = peer,
                                  .send = (const char *)p->from[i] + peer * piece,
                                  .send_bytes = bytes,

@@ -222,7 +222,7 @@ void rt_log_step(Rt *rt, double seconds)
 /* ---- the end --------------------------------------------------------------------- */
 
 typedef struct RankStats {
-    int64_t tokens, gathered, reduced, replicate, node, matrix, high_water;
+    int64_t tokens, gathered, reduced, replicate, node, matrix, met, high_water;
     double wait_seconds;
 } RankStats;
 
@@ -246,12 +246,12 @@ static void write_stats(Rt *rt, const RankStats *all)
         fprintf(f,
                 "  {\"rank\": %d, \"tokens\": %lld, \"gathered_bytes\": %lld, "
                 "\"reduced_bytes\": %lld, \"replicate_bytes\": %lld, "
-                "\"node_bytes\": %lld, \"matrix_bytes\": %lld, "
+                "\"node_bytes\": %lld, \"matrix_bytes\": %lld, \"met_bytes\": %lld, "
                 "\"high_water_bytes\": %lld, "
                 "\"wait_seconds\": %.6f}%s\n",
                 r, (long long)all[r].tokens, (long long)all[r].gathered,
                 (long long)all[r].reduced, (long long)all[r].replicate,
-                (long long)all[r].node, (long long)all[r].matrix,
+                (long long)all[r].node, (long long)all[r].matrix, (long long)all[r].met,
                 (long long)all[r].high_water, all[r].wait_seconds,
                 r + 1 < t->world_size ? "," : "");
     }
@@ -264,13 +264,10 @@ void rt_log_end(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
     RtState *st = rt->state;
-    const RankStats mine = {st->tokens_done,
-                            st->gathered_bytes,
-                            st->reduced_bytes,
-                            st->replicate_bytes,
-                            st->node_bytes,
-                            st->matrix_bytes,
-                            rt_memory_high_water_bytes(),
+    const RankStats mine = {st->tokens_done,   st->gathered_bytes,
+                            st->reduced_bytes, st->replicate_bytes,
+                            st->node_bytes,    st->matrix_bytes,
+                            st->met_bytes,     rt_memory_high_water_bytes(),
                             st->wait_seconds};
     RankStats all[RT_MAX_RANKS];
     rt_enter(rt, RT_AT_END);

@@ -36,11 +36,13 @@ TABLE
 parts_shared() {
     local dir=$WORK/parts one=$WORK/reference_parts held=$WORK/parts_held.txt what which
     if ! trainer "$dir" tiny_llama cuda "${parts[@]}" --set mesh.tensor=2 || ! build_cuda "$dir" ||
-       ! run_cuda "$dir"; then
+       ! run_cuda "$dir" FLAGS="--stats $dir.stats"; then
         bad "parts: two ranks share them: does not run" "$dir.log"
         return
     fi
     same_bits "parts: two ranks share them" "$dir" parts
+    check "parts: a rank receives the planned bytes, in replayed steps too" \
+        test $((STEPS * $(json_number "$dir/plan.json" met))) = "$(json_number "$dir.stats" met_bytes)"
     run_cuda "$dir" FLAGS=--no-graphs && same_bits "parts: call by call" "$dir" parts
     run_cuda "$dir" CUDASIM_NCCL=22300 && same_bits "parts: one stream carries what ranks exchange" "$dir" parts
     head -c 300 "$data" >"$held"
