@@ -61,6 +61,7 @@
 --                                  reduction, else elementwise
 --     products  = function(n) return { { "nt", m, n, k, times } } end,   the matrix products it
 --                                  calls, if it does, each that many times (1)
+--     products_cuda = function(n) return { .. } end,   if cuda.cu calls others; knows n.elem_bytes
 --     bytes_cuda = function(n) return bytes end,   what cuda.cu's kernels move, for their price there:
 --                                  beside the products, in passes of their own; without products,
 --                                  in place of `bytes`. Knows n.grad_bytes, too
@@ -96,6 +97,7 @@ local keys = {
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
   bytes = "function", bytes_cuda = "function", cost = "string", products = "function",
+  products_cuda = "function",
   backward = "function", expands = "function", fp8 = "function", reference = "function",
   cases = "function", variants = "table", rounds_inside = "string",
 }

@@ -27,6 +27,9 @@
 --                   the function that says which keys of attention a query sees
 --   end_query(fn, starts, window, threads, chunk)
 --                   the one that says which queries see a key, for blocks of so many threads
+--   padded(fn, w, rows, cols, all, acc)
+--                   the kernel FN_pad, which copies a matrix and puts rows of zeros below it until
+--                   there are `all`; its blocks are all x grid(cols, w).blocks
 --
 -- They rest on runtime/cuda/rt_rows.h.
 
@@ -152,11 +155,23 @@ local function end_query(fn, starts, window, threads, chunk)
     .. fmt("    return rt_block_sum<%d>(n, part);\n}", threads)
 end
 
+local function padded(fn, w, rows, cols, all, acc)
+  local g = grid(cols, w)
+  local inside = g.whole and "" or fmt("    if (j >= %d)\n        return;\n", cols)
+  return fmt("/* to[%d, %d]: %s, and zeros below. */\n", all, cols, w.name)
+    .. fmt("RT_GLOBAL(%d)\n%s_pad(const %s *%s, %s *to)\n{\n", g.threads, fn, w.type, w.name, w.type)
+    .. fmt("    const int j = (blockIdx.y * %d + threadIdx.x) * %d;\n", g.threads, g.width)
+    .. fmt("    const int64_t at = (int64_t)blockIdx.x * %d + j;\n", cols) .. inside
+    .. fmt("    %s v[%d] = {};\n    if (blockIdx.x < %d)\n", acc, g.width, rows)
+    .. fmt("        %s(v, %s + at);\n    %s(to + at, v);\n}", access("load", w, g), w.name,
+           access("store", w, g))
+end
+
 local helpers = {
   gemm = matmul_table, kernel = kernel_table,
   width = width, row_threads = row_threads, row_lanes = row_lanes, grid = grid, row = row,
   long_row = long_row, access = access, oldest_key = oldest_key,
-  end_query = end_query,
+  end_query = end_query, padded = padded,
   load = function(v, x, at, g) return fmt("%s(%s, %s)", access("load", x, g), v, place(x, at)) end,
   store = function(y, at, v, g) return fmt("%s(%s, %s)", access("store", y, g), place(y, at), v) end,
   inside = function(g, k, e)

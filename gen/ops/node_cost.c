@@ -8,6 +8,7 @@
  *                          the matrix products that the kernel consists of, as it calls
  *                          rt_gemm, each `times` times (default: 1). Their class is
  *                          product
+ *   products_cuda = ...    those of cuda.cu, if they are others. Knows n.elem_bytes
  *   bytes_cuda = function(n) return bytes end
  *                          what the kernels of cuda.cu move: beside the products, in
  *                          passes of their own; without products, in place of `bytes` */
@@ -108,8 +109,13 @@ static void read_products(Gen *g, Node *node)
     NodeCost *c = &node->cost;
     const int top = lua_gettop(L);
 
-    ops_push_function(L, node->op, "products");
+    ops_push_function(L, node->op,
+                      g->model.target->device && node->op->info->has_products_cuda
+                          ? "products_cuda"
+                          : "products");
     infer_push_n(g, node);
+    lua_pushinteger(L, dtype_bytes(node->in[0]->dtype));
+    lua_setfield(L, -2, "elem_bytes");
     lua_call(L, 1, 1);
     if (!lua_istable(L, -1) || lua_rawlen(L, -1) > MAX_PRODUCTS)
         luaL_error(L, "%s: products(n) must return a list of at most %d products",

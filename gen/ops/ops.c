@@ -273,6 +273,7 @@ bool ops_take_rule(Gen *g, OpRule *op, int checker)
         info->has_flops = rule_has(L, op, "flops");
         info->has_bytes = rule_has(L, op, "bytes");
         info->has_bytes_cuda = rule_has(L, op, "bytes_cuda");
+        info->has_products_cuda = rule_has(L, op, "products_cuda");
         info->has_workspace = rule_has(L, op, "workspace");
         info->has_library_kernel = library && ops_has_template(g, op, library->file);
         op->fused = rule_has(L, op, "expands");

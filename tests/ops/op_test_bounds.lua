@@ -12,6 +12,7 @@ local bounds = {
 -- Ops whose steps make small errors larger: by so much.
 local grows = {
     newton_schulz = 50, -- singular values near 0 by 3.4445 a step
+    linear_cross_entropy = 4, -- with a softcap 1 - tanh^2, where tanh is nearly 1
 }
 
 -- Ops that also round inside in bf16, so that the part of the largest value is as large.

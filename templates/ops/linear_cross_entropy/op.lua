@@ -38,9 +38,13 @@ return op {
         local rows = math.min(n.chunk, n.t)
         return (n.elem_bytes * rows * n.v + 63) // 64 * 64 + 2 * n.acc_bytes * rows
     end,
-    workspace_cuda = function(n) -- logits in rows padded to 16 bytes, the loss of each token
+    -- logits in rows padded to 16 bytes, the loss of each token; w with zeros below where its rows
+    -- are no such number
+    workspace_cuda = function(n)
         local row_bytes = (n.elem_bytes * n.v + 15) // 16 * 16
-        return (math.min(n.chunk, n.t) * row_bytes + 63) // 64 * 64 + n.acc_bytes * n.t
+        local bytes = (math.min(n.chunk, n.t) * row_bytes + 63) // 64 * 64 + n.acc_bytes * n.t
+        if row_bytes == n.elem_bytes * n.v then return bytes end
+        return (bytes + 63) // 64 * 64 + row_bytes * n.d
     end,
     products = function(n) -- of whole chunks, then of the rest
         local list, rows = {}, math.min(n.chunk, n.t)
@@ -54,8 +58,23 @@ return op {
         end
         return list
     end,
-    bytes_cuda = function(n) -- logits: read for their sum, read and written for their gradient
-        return 3 * n.elem_bytes * n.t * n.v
+    products_cuda = function(n) -- of rows of logits padded to 16 bytes; dw has no padding
+        local list, rows, each = {}, math.min(n.chunk, n.t), 16 // n.elem_bytes
+        local all, odd = (n.v + each - 1) // each * each, n.v % each
+        for _, part in ipairs { { rows, n.t // rows }, { n.t % rows, 1 } } do
+            local m, times = part[1], part[2]
+            local dw = n.dw and m > 0
+            if m > 0 then list[#list + 1] = { "nt", m, all, n.d, times } end
+            if m > 0 and n.dx then list[#list + 1] = { "nn", m, n.d, all, times } end
+            if dw and n.v > odd then list[#list + 1] = { "tn", n.v - odd, n.d, m, times } end
+            if dw and odd > 0 then list[#list + 1] = { "tn", odd, n.d, m, times } end
+        end
+        return list
+    end,
+    -- logits: read for their sum, read and written for their gradient; a copy of w with zeros below
+    bytes_cuda = function(n)
+        local odd = n.v * n.elem_bytes % 16 > 0
+        return 3 * n.elem_bytes * n.t * n.v + (odd and 2 * n.elem_bytes * n.v * n.d or 0)
     end,
     flops = function(n)
         local forward = n.smoothing > 0 and 5 or 4

@@ -1,6 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- linear_loss: a chunk of tokens at a time: logits, then the losses, as
-//@ -- linear_cross_entropy computes them; the block of token row copies its logits.
+//@ -- linear_cross_entropy computes them, with the same zeros below w; the block of token row
+//@ -- copies its logits.
 //@ local rows = math.min(chunk, t)
 //@ local tail = t % rows
 //@ local each = 16 // ({ bf16 = 2, f16 = 2, f32 = 4, f64 = 8 })[x.dtype]
@@ -9,6 +10,8 @@
 //@ local of_token = { name = "of_token", type = x.type, dtype = x.dtype }
 //@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
 //@ local logits_bytes = (16 // each * rows * stride + 63) // 64 * 64
+//@ local head_at = (logits_bytes + acc_bytes * t + 63) // 64 * 64
+//@ local head = v < stride and "head" or "w"
 //@ -- With a softcap rows are capped where they are loaded.
 //@ local function access_of(what, x, g)
 //@   if softcap == 0 then return access(what, x, g) end
@@ -49,6 +52,10 @@ ${fn}_losses(const ${x.type} *logits, const int32_t *targets, ${acc} *losses, co
         losses[blockIdx.x] = lse - ${expected}${z_loss};
 }
 
+//@ if v < stride then
+${padded(fn, w, v, d, stride, acc)}
+
+//@ end
 RT_GLOBAL(1024)
 ${fn}_loss(const ${acc} *losses, double *loss)
 {
@@ -63,33 +70,40 @@ ${fn}_loss(const ${acc} *losses, double *loss)
 //@ host
 ${kernel(fn .. "_losses", g.threads)}
 ${kernel(fn .. "_loss", 1024)}
-${gemm(fn .. "_logits", "NT", rows, v, d, x, x, { ldc = stride })}
+//@ if v < stride then
+${kernel(fn .. "_pad", grid(d, w).threads)}
+//@ end
+${gemm(fn .. "_logits", "NT", rows, stride, d, x, x)}
 //@ prepare: rt_matmul_prepare(&${fn}_logits);
 //@ if tail > 0 then
 /* The last chunk is shorter. */
-${gemm(fn .. "_tail_logits", "NT", tail, v, d, x, x, { ldc = stride })}
+${gemm(fn .. "_tail_logits", "NT", tail, stride, d, x, x)}
 //@ prepare: rt_matmul_prepare(&${fn}_tail_logits);
 //@ end
 
 /* loss of cross_entropy(x w^T), next_logits[${v}] of token row, ${rows} tokens at a time;
- * workspace: logits of those, [${rows}, ${stride}], then the loss of each token */
+ * workspace: logits of those, [${rows}, ${stride}], then the loss of each token${v < stride and (", then w with\n * zeros below, [%d, %d]"):format(stride, d) or ""} */
 static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t *targets,
                   const int32_t *row, double *loss, ${next_logits.type} *next_logits,
                   char *workspace)
 {
     ${x.type} *logits = (${x.type} *)(void *)workspace;
     ${acc} *losses = (${acc} *)(void *)(workspace + ${logits_bytes});
+//@ if v < stride then
+    ${w.type} *head = (${w.type} *)(void *)(workspace + ${head_at});
+    rt_launch(rt, &${fn}_pad_kernel, ${stride}, ${grid(d, w).blocks}, (void *[]){ &w, &head });
+//@ end
 //@ if t // rows > 1 then
     for (int i = 0; i < ${t - tail}; i += ${rows}) {
         const int32_t *chunk_targets = targets + i;
         ${acc} *chunk_losses = losses + i;
-        rt_matmul(rt, &${fn}_logits, x + (int64_t)i * ${d}, w, logits, 0.0f);
+        rt_matmul(rt, &${fn}_logits, x + (int64_t)i * ${d}, ${head}, logits, 0.0f);
         rt_launch(rt, &${fn}_losses_kernel, ${rows}, 1,
                   (void *[]){ &logits, &chunk_targets, &chunk_losses, &row, &i, &next_logits });
     }
 //@ else
     int first = 0;
-    rt_matmul(rt, &${fn}_logits, x, w, logits, 0.0f);
+    rt_matmul(rt, &${fn}_logits, x, ${head}, logits, 0.0f);
     rt_launch(rt, &${fn}_losses_kernel, ${rows}, 1,
               (void *[]){ &logits, &targets, &losses, &row, &first, &next_logits });
 //@ end
@@ -97,7 +111,7 @@ static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t 
     int tail_first = ${t - tail};
     const int32_t *tail_targets = targets + ${t - tail};
     ${acc} *tail_losses = losses + ${t - tail};
-    rt_matmul(rt, &${fn}_tail_logits, x + ${(t - tail) * d}, w, logits, 0.0f);
+    rt_matmul(rt, &${fn}_tail_logits, x + ${(t - tail) * d}, ${head}, logits, 0.0f);
     rt_launch(rt, &${fn}_losses_kernel, ${tail}, 1,
               (void *[]){ &logits, &tail_targets, &tail_losses, &row, &tail_first, &next_logits });
 //@ end

@@ -30,9 +30,13 @@ return op {
         local rows = math.min(n.chunk, n.t)
         return (n.elem_bytes * rows * n.v + 63) // 64 * 64 + n.acc_bytes * rows
     end,
-    workspace_cuda = function(n) -- logits in rows padded to 16 bytes, the loss of each token
+    -- logits in rows padded to 16 bytes, the loss of each token; w with zeros below where its rows
+    -- are no such number
+    workspace_cuda = function(n)
         local row_bytes = (n.elem_bytes * n.v + 15) // 16 * 16
-        return (math.min(n.chunk, n.t) * row_bytes + 63) // 64 * 64 + n.acc_bytes * n.t
+        local bytes = (math.min(n.chunk, n.t) * row_bytes + 63) // 64 * 64 + n.acc_bytes * n.t
+        if row_bytes == n.elem_bytes * n.v then return bytes end
+        return (bytes + 63) // 64 * 64 + row_bytes * n.d
     end,
     products = function(n) -- of whole chunks, then of the rest
         local rows = math.min(n.chunk, n.t)
@@ -40,7 +44,18 @@ return op {
         if n.t % rows == 0 then return { whole } end
         return { whole, { "nt", n.t % rows, n.v, n.d } }
     end,
-    bytes_cuda = function(n) return n.elem_bytes * n.t * n.v end, -- logits, read for their sum
+    products_cuda = function(n) -- of rows of logits padded to 16 bytes
+        local rows, each = math.min(n.chunk, n.t), 16 // n.elem_bytes
+        local all = (n.v + each - 1) // each * each
+        local whole = { "nt", rows, all, n.d, n.t // rows }
+        if n.t % rows == 0 then return { whole } end
+        return { whole, { "nt", n.t % rows, all, n.d } }
+    end,
+    -- logits, read for their sum; a copy of w with zeros below
+    bytes_cuda = function(n)
+        local odd = n.v * n.elem_bytes % 16 > 0
+        return n.elem_bytes * n.t * n.v + (odd and 2 * n.elem_bytes * n.v * n.d or 0)
+    end,
     flops = function(n)
         return 2 * n.t * n.v * n.d + (n.smoothing > 0 and 5 or 4) * n.t * n.v
     end,
