@@ -373,10 +373,10 @@ void rt_at(Rt *rt, int place);
 /* Copies micro-batch `index` (global, 0..M-1, of this step) into the token buffers. */
 void rt_load_micro_batch(Rt *rt, int64_t index);
 
-/* Collectives run in order on two streams, gather and reduce. A start enqueues and returns. The
- * matching wait returns when this rank's result is complete; for a reduction also when all ranks
- * have finished reading, so that the gradient may be written again. While a rank waits it makes
- * progress on both streams, so no order of waits can deadlock. */
+/* Collectives run in order on two streams, gather and reduce; on CUDA on one. A start enqueues and
+ * returns. The matching wait returns when this rank's result is complete; for a reduction also when
+ * all ranks have finished reading, so that the gradient may be written again. While a rank waits it
+ * makes progress on both streams, so no order of waits can deadlock. */
 enum { RT_GATHER, RT_REDUCE };
 
 /* out[shards * shard_elems] = param_shard of every rank of this copy, in rank order. out: a local

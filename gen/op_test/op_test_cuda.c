@@ -16,8 +16,8 @@
 
 extern Rt op_test_rt;
 Rt op_test_rt = {.world_size = 1};
-extern const float op_test_loss_scale;
-const float op_test_loss_scale = 64.0f; /* as in op_test.lua */
+extern float op_test_loss_scale;
+float op_test_loss_scale = 64.0f; /* as in op_test.lua; read where cuda_at says */
 static void *unit;
 static const OpDevice *device; /* NULL: the simulated one */
 
@@ -174,7 +174,7 @@ static struct {
     const void *host;
     void *at;
     size_t bytes;
-} copies[MAX_OPERANDS + 2];
+} copies[MAX_OPERANDS + 3];
 static int n_copies;
 
 static void put(const void *host, size_t bytes)
@@ -213,6 +213,7 @@ void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order)
 
     if (device) {
         put(u, sizeof *u);
+        put(&op_test_loss_scale, sizeof op_test_loss_scale);
         for (int i = 0; i < n; i++)
             if (bufs[i])
                 put(bufs[i]->data, bytes_of(bufs[i]) + (size_t)buf_guard_bytes);
@@ -221,8 +222,7 @@ void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order)
     sim_clear();
     sim_seed((uint64_t)order);
     sim_memory_add((void *)(uintptr_t)u, sizeof *u, "the step's update");
-    sim_memory_add((void *)(uintptr_t)&op_test_loss_scale, sizeof op_test_loss_scale,
-                   "the loss scale");
+    sim_memory_add(&op_test_loss_scale, sizeof op_test_loss_scale, "the loss scale");
     for (int i = 0; i < n; i++)
         if (bufs[i] && bufs[i]->elems > 0)
             sim_memory_add(bufs[i]->data, bytes_of(bufs[i]),
@@ -244,7 +244,7 @@ const char *cuda_end(const Buf *const *bufs, int n, const RtUpdate *u)
         return problem;
     }
     sim_memory_remove((void *)(uintptr_t)u);
-    sim_memory_remove((void *)(uintptr_t)&op_test_loss_scale);
+    sim_memory_remove(&op_test_loss_scale);
     for (int i = 0; i < n; i++)
         if (bufs[i] && bufs[i]->elems > 0)
             sim_memory_remove(bufs[i]->data);

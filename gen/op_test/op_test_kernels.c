@@ -213,7 +213,8 @@ static int open_unit(Kernels *k, const char *op)
     s->text.g = s->device.g = s->prepare.g = k->g;
     if (k->cuda)
         text_printf(&s->text, "#include \"rt_cuda.h\"\n\nextern Rt op_test_rt;\n"
-                              "extern const float op_test_loss_scale;\n\n");
+                              "extern float op_test_loss_scale;\n"
+                              "char *cuda_at(const void *p);\n\n");
     else
         text_printf(
             &s->text,
@@ -247,8 +248,8 @@ static void add_wrapper(const Kernels *k, Text *t, const OpRule *op, const char 
     text_printf(t, "%s%s%s);\n}\n\n", beta ? ", beta" : "",
                 workspace ? ", workspace" : "",
                 !ops_scaled(k->g, op) ? ""
-                : k->cuda             ? ", &op_test_loss_scale"
-                                      : ", 64.0f"); /* as in op_test.lua */
+                : k->cuda ? ", (const float *)(void *)cuda_at(&op_test_loss_scale)"
+                          : ", 64.0f"); /* as in op_test.lua */
 }
 
 /* Adds what `//@ prepare:` handed over, and, on CUDA, the host's text; pops the table. */

@@ -33,17 +33,20 @@ static int64_t run_once(const Gen *g, int from, int to, const int64_t *ps, int64
                         int64_t *end)
 {
     const Program *p = &g->prog;
+    const bool one_order = g->model.target->device; /* rt_nccl.c says why */
     int64_t stream[N_STREAMS] = {0}, all = 0;
 
     for (int id = from; id < to; id++) {
         const Instr *i = &p->ins.items[id];
-        int64_t t = stream[i->stream];
+        const StreamId own =
+            one_order && i->stream == STREAM_REDUCE ? STREAM_GATHER : i->stream;
+        int64_t t = stream[own];
 
         for (int w = 0; w < i->n_waits; w++)
             if (i->waits[w] >= from) /* earlier variants are complete */
                 t = max_i64(t, end[i->waits[w]]);
         start[id] = t;
-        end[id] = stream[i->stream] = later(t, ps[id]);
+        end[id] = stream[own] = later(t, ps[id]);
         all = max_i64(all, end[id]);
     }
     return all;

@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xaf5d646748c4ce70
+#if TRAINER_IDENTITY != 0x644f33662bc2cd3c
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

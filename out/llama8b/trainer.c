@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xaf5d646748c4ce70
+#if TRAINER_IDENTITY != 0x644f33662bc2cd3c
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xaf5d646748c4ce70
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x644f33662bc2cd3c
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -27,7 +27,7 @@ static const RtTrainer trainer = {
     .name = "llama8b",
     .generator = "fsdpgen 0.1.0",
     .numerics_hash = UINT64_C(0xc091c35b8116c72c),
-    .identity = UINT64_C(0xaf5d646748c4ce70),
+    .identity = UINT64_C(0x644f33662bc2cd3c),
     .mesh = "{\"pipeline\": 1, \"replicate\": 1, \"shard\": 8, \"context\": 1, \"tensor\": 1}",
     .build_flags = TRAINER_BUILD_FLAGS,
     .arithmetic = TRAINER_ARITHMETIC,
@@ -70,7 +70,7 @@ static const RtTrainer trainer = {
     },
     .flops_per_token = 51470401536.0,
     .peak_tflops = 989.4,
-    .planned_step_seconds = 7.3658467435279995,
+    .planned_step_seconds = 7.367741157656,
     .params_elems = INT64_C(8030261248),
 
     .n_params = N_PARAMS,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_comm.c: streams and events of a step, and the small exchanges between ranks' hosts.
  *
- * In: starts and waits from the emitted step. Out: collectives on two streams of their
- * own beside the compute stream.
+ * In: starts and waits from the emitted step. Out: collectives on a stream of their own
+ * beside the compute stream, gathers and sums in one order (rt_nccl.c says why).
  *
  * A start records the position of the compute stream; the collective's stream waits for
  * that, then runs it, and its end is recorded for its subject. A wait makes the compute
@@ -35,6 +35,7 @@ static struct {
     Last *last; /* by subject */
     cudaEvent_t begun;
 } queues[2];
+static cudaEvent_t summed; /* rt_control_sum's */
 /* An era ends when all streams were waited for, and where a graph begins or ends: what
  * was started in an earlier era is complete. */
 static int64_t era = 1;
@@ -68,6 +69,7 @@ void rt_comm_open(Rt *rt)
         for (int i = 0; i < subjects; i++)
             queues[s].last[i].done = new_event(rt);
     }
+    summed = new_event(rt);
     rt_kernel_prepare(&place_kernel);
     RT_CUDA_CALL(rt, cudaHostAlloc((void **)&places.now, sizeof *places.now,
                                    cudaHostAllocDefault));
@@ -128,6 +130,16 @@ void rt_collective_start(Rt *rt, int stream, RtOp op)
     rt_execute(rt, stream, &op);
     RT_CUDA_CALL(rt, cudaEventRecord(last->done, rt_gpu.stream[stream]));
     last->era = era;
+}
+
+void rt_control_sum(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses)
+{
+    const cudaStream_t stream = rt_gpu.stream[RT_GATHER];
+    RT_CUDA_CALL(rt, cudaEventRecord(queues[RT_GATHER].begun, rt_gpu.stream[RT_COMPUTE]));
+    RT_CUDA_CALL(rt, cudaStreamWaitEvent(stream, queues[RT_GATHER].begun, 0));
+    rt_transport->control(rt, words, n_words, losses, n_losses);
+    RT_CUDA_CALL(rt, cudaEventRecord(summed, stream));
+    RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE], summed, 0));
 }
 #else
 /* With one rank, it has updated everything. Nothing else is started in such a trainer's

@@ -106,8 +106,7 @@ void rt_gpu_open(Rt *rt)
                                              s == RT_COMPUTE ? least : greatest));
     }
 #ifdef RT_NCCL /* one order of all collectives: see rt_loopback.c, rt_nccl.c */
-    if (rt->state->flags.loopback || !rt_nccl_keeps_order())
-        rt_gpu.stream[RT_REDUCE] = rt_gpu.stream[RT_GATHER];
+    rt_gpu.stream[RT_REDUCE] = rt_gpu.stream[RT_GATHER];
 #endif
 }
 

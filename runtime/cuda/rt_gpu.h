@@ -22,8 +22,8 @@
     } while (0)
 _Noreturn void rt_cuda_failed(const Rt *rt, const char *call, cudaError_t error);
 
-/* Streams of the device: RT_GATHER, RT_REDUCE of rt.h, and these: of the mathematics, and of
- * progress reports to the host. */
+/* Streams of the device: RT_GATHER, RT_REDUCE of rt.h, which are one between ranks, and these: of
+ * the mathematics, and of progress reports to the host. */
 enum { RT_COMPUTE = 2, RT_PLACES = 3, RT_DEVICE_STREAMS = 4 };
 
 /* Device memory outside the arena, as measured, by owner. */
@@ -110,6 +110,9 @@ void rt_comm_open(Rt *rt);
 /* Reports the device's progress to the watchers. */
 void rt_places_passed(Rt *rt);
 
+/* Sums over all ranks, in place, in the order of the compute stream: the control area's words,
+ * losses. */
+void rt_control_sum(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses);
 /* Between begin and end, enqueued work becomes a graph, which ends when all streams have joined. */
 void rt_capture_begin(Rt *rt);
 void rt_capture_end(Rt *rt, cudaGraph_t *graph);
@@ -149,14 +152,12 @@ typedef struct RtTransport {
                      int n, int64_t most_bytes);
     /* A sum in the library's own order; NULL without a library. */
     void (*sum)(Rt *rt, int stream, const RtOp *op);
-    /* Sums over all ranks, in place, in the order of the compute stream: the control area's words,
-     * losses. */
+    /* Sums over all ranks, in place, on the gather stream: the control area's words, losses. */
     void (*control)(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses);
     void (*check)(const Rt *rt); /* ends the rank if a collective has failed */
     void (*close)(Rt *rt);
 } RtTransport;
 extern const RtTransport rt_nccl, rt_loopback;
-bool rt_nccl_keeps_order(void);         /* between its communicators */
 extern const RtTransport *rt_transport; /* chosen with the device */
 
 /* rt_tree.c: enqueues the work of a collective on its stream. rt_exchange.c: the same for an

@@ -237,7 +237,8 @@ faults() {
         CUDASIM_FAIL=cudaLaunchHostFunc:9
     check "the loopback loses a rank: the others end" loses_rank "$dir"
     rm -f "$WORK/ctas"
-    if run_cuda "$dir" NCCL_COMM_ID=127.0.0.1:29400 CUDASIM_CTAS="$WORK/ctas"; then # by which strangers could join
+    # strangers could join by the one, and a graph with the other ends the process
+    if run_cuda "$dir" NCCL_COMM_ID=127.0.0.1:29400 NCCL_LAUNCH_ORDER_IMPLICIT=1 CUDASIM_CTAS="$WORK/ctas"; then
         same_bits "NCCL_COMM_ID is not used" "$dir" llama
         text=$(sed -n 's/.*within_ctas = \([0-9]*\).*/\1/p' "$dir/tables.c" | head -n 1)
         check "NCCL is told the tables' limit of a sum's blocks, by each rank" \

@@ -301,6 +301,21 @@ static void tell_ctas(ncclComm_t c, Kind kind)
     fclose(f);
 }
 
+/* Nothing orders kernels of several communicators on several streams: ranks may wait for
+ * each other. NCCL's own order would, but a graph that was captured with it ends the
+ * process when it is uploaded (NCCL 2.28.9, driver 580.159, H100). */
+static void check_order(const SimStream *s)
+{
+    static const SimStream *all;
+    const char *implicit = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+
+    if (all && s != all)
+        sim_fail(NULL, "collectives on two streams, in no order");
+    if (s->capture && implicit && strcmp(implicit, "0"))
+        sim_fail(NULL, "a graph with NCCL's order of launches: the driver would crash");
+    all = s;
+}
+
 void sim_nccl_enqueue(Call *call, SimStream *s)
 {
     SimWork work = {.run = run_call,
@@ -315,6 +330,7 @@ void sim_nccl_enqueue(Call *call, SimStream *s)
     else
         snprintf(work.what, sizeof work.what, "a group of %d %ss", call->n_parts,
                  kind_names[call->part[0].kind]);
+    check_order(s);
     tell_ctas(call->comm, call->part[0].kind);
     sim_enqueue(s, &work);
 }

@@ -67,8 +67,11 @@ find_toolkit() {
     for cuda_lib in "$CUDA_HOME"/lib64 "$CUDA_HOME"/lib "$CUDA_HOME"/targets/*/lib; do
         [ -d "$cuda_lib" ] && break
     done
-    # cuDNN opens libcublas by its name alone.
+    # cuDNN opens libcublas by its name alone; another cuDNN than the toolkit's comes first.
     export LD_LIBRARY_PATH=$cuda_lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    if [ -n "$CUDNN_HOME" ] && [ "$CUDNN_HOME" != "$CUDA_HOME" ]; then
+        LD_LIBRARY_PATH=$CUDNN_HOME/lib64:$CUDNN_HOME/lib:$LD_LIBRARY_PATH
+    fi
     find_gpu
 }
 

@@ -29,7 +29,6 @@ static Rt *this_rank;
 static char *slots;  /* [world_size][SLOT_BYTES] */
 static char *summed; /* pinned: sums of all ranks' control words and losses */
 static uint64_t meetings;
-static cudaEvent_t computed, added;
 static struct {
     int64_t n_words, n_losses;
 } control_size;
@@ -83,8 +82,6 @@ static void open_slots(Rt *rt)
     }
     RT_CUDA_CALL(rt,
                  cudaHostAlloc((void **)&summed, (size_t)bytes, cudaHostAllocDefault));
-    RT_CUDA_CALL(rt, cudaEventCreateWithFlags(&computed, cudaEventDisableTiming));
-    RT_CUDA_CALL(rt, cudaEventCreateWithFlags(&added, cudaEventDisableTiming));
     RT_CUDA_CALL(rt, cudaGetDeviceCount(&devices));
     if (rt->rank == 0) {
         fprintf(rt_words(rt),
@@ -251,13 +248,9 @@ static void add_control(void *unused)
 
 static void control(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses)
 {
-    const cudaStream_t compute = rt_gpu.stream[RT_COMPUTE],
-                       own = rt_gpu.stream[RT_GATHER];
     const int64_t losses_at = n_words * 8;
     control_size.n_words = n_words;
     control_size.n_losses = n_losses;
-    RT_CUDA_CALL(rt, cudaEventRecord(computed, compute));
-    RT_CUDA_CALL(rt, cudaStreamWaitEvent(own, computed, 0));
     enqueue(rt, meet);
     copy(rt, slot(rt->rank), words, losses_at, cudaMemcpyDeviceToHost);
     copy(rt, slot(rt->rank) + losses_at, losses, n_losses * 8, cudaMemcpyDeviceToHost);
@@ -265,8 +258,6 @@ static void control(Rt *rt, void *words, int64_t n_words, void *losses, int64_t 
     enqueue(rt, add_control);
     copy(rt, words, summed, losses_at, cudaMemcpyHostToDevice);
     copy(rt, losses, summed + losses_at, n_losses * 8, cudaMemcpyHostToDevice);
-    RT_CUDA_CALL(rt, cudaEventRecord(added, own));
-    RT_CUDA_CALL(rt, cudaStreamWaitEvent(compute, added, 0));
 }
 
 const RtTransport rt_loopback = {

@@ -2,11 +2,11 @@
 /* rt_nccl.c: NCCL as the transport between GPUs. In: groups of ranks, buffers of the
  * arena. Out: its calls on the gather, the reduce and the compute stream.
  *
- * 1. There is a communicator for each set of groups on each stream, made at its first
- *    use, which is at the same point on all ranks. The two streams run concurrently, and
- *    NCCL is configured to keep the order in which the host starts operations, which is
- *    the same on all ranks. If its version cannot do this, one stream carries both
- *    (rt_gpu_open).
+ * 1. There is a communicator for each set of groups and each kind of collective, made at
+ *    its first use, which is at the same point on all ranks. All of them use one stream,
+ *    so they run in the order in which the host starts them, which is the same on all
+ *    ranks. NCCL's own order between streams would be no substitute: a graph captured
+ *    with it ends the process in cudaGraphUpload (NCCL 2.28.9, driver 580.159, H100).
  * 2. The symmetric space is NCCL's own memory, registered with every communicator. It has
  *    the same offsets on all ranks, so they access each other's without copies.
  * 3. Gathers use no multiprocessor: within a machine the copy engines move them, where
@@ -156,7 +156,7 @@ static void first_word(Rt *rt, ncclUniqueId *id)
 static void open_world(Rt *rt)
 {
     ncclUniqueId id = {0};
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two streams, one order */
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1); /* see 1. */
     setenv("NCCL_NVLS_ENABLE", "0", 0);           /* else sums differ between runs */
     forget_comm_id(rt);
     if (rt->rank == 0)
@@ -167,12 +167,6 @@ static void open_world(Rt *rt)
     memcpy(&id, rt_control(rt, 0), sizeof id);
     rt_exchange_end(rt);
     RT_NCCL_CALL(rt, ncclCommInitRank(&world, rt->world_size, id, rt->rank));
-}
-
-/* NCCL 2.26 is the first that keeps the host's order between communicators. */
-bool rt_nccl_keeps_order(void)
-{
-    return version() >= 22600;
 }
 
 static ncclConfig_t config_of(int stream, int ctas)
@@ -290,7 +284,7 @@ static void sum(Rt *rt, int stream, const RtOp *op)
 
 static void control(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses)
 {
-    const cudaStream_t stream = rt_gpu.stream[RT_COMPUTE];
+    const cudaStream_t stream = rt_gpu.stream[RT_GATHER];
     RT_NCCL_CALL(rt, ncclGroupStart());
     RT_NCCL_CALL(rt, ncclAllReduce(words, words, (size_t)n_words, ncclUint64, ncclSum,
                                    world, stream));
