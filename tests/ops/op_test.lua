@@ -226,7 +226,7 @@ local test_backward = host.part "op_test_backward" {
 
 -- ---- kernels ------------------------------------------------------------------------
 
-local bounds, grows, rounds_inside = table.unpack(host.part "op_test_bounds")
+local bounds, grows, rounds_inside, lost_by_fp8 = table.unpack(host.part "op_test_bounds")
 
 -- size: magnitude of what was added up to give want[k], want itself by default; more: what
 -- is allowed beyond rounding
@@ -383,6 +383,8 @@ local function test_kernel(plan)
             more = ulp > bounds[dtype][1] and 16 * ulp -- of one logit, below 32
         elseif operand.add and ulp > bounds[dtype][1] then
             dtype = plan.config[1]
+        elseif host.device and rule.inputs[1].class == "fp8" then
+            more = lost_by_fp8(plan.inputs)
         end
         compare(fmt("%s: %s", what, operand[1]), data[i], want[i].data, dtype, plan.name,
                 size, more)
