@@ -35,7 +35,7 @@ static struct {
     Last *last; /* by subject */
     cudaEvent_t begun;
 } queues[2];
-static cudaEvent_t summed; /* rt_control_sum's */
+static cudaEvent_t detour; /* its end */
 /* An era ends when all streams were waited for, and where a graph begins or ends: what
  * was started in an earlier era is complete. */
 static int64_t era = 1;
@@ -69,7 +69,7 @@ void rt_comm_open(Rt *rt)
         for (int i = 0; i < subjects; i++)
             queues[s].last[i].done = new_event(rt);
     }
-    summed = new_event(rt);
+    detour = new_event(rt);
     rt_kernel_prepare(&place_kernel);
     RT_CUDA_CALL(rt, cudaHostAlloc((void **)&places.now, sizeof *places.now,
                                    cudaHostAllocDefault));
@@ -132,14 +132,17 @@ void rt_collective_start(Rt *rt, int stream, RtOp op)
     last->era = era;
 }
 
-void rt_control_sum(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses)
+void rt_detour_begin(Rt *rt)
 {
-    const cudaStream_t stream = rt_gpu.stream[RT_GATHER];
-    RT_CUDA_CALL(rt, cudaEventRecord(queues[RT_GATHER].begun, rt_gpu.stream[RT_COMPUTE]));
-    RT_CUDA_CALL(rt, cudaStreamWaitEvent(stream, queues[RT_GATHER].begun, 0));
-    rt_transport->control(rt, words, n_words, losses, n_losses);
-    RT_CUDA_CALL(rt, cudaEventRecord(summed, stream));
-    RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE], summed, 0));
+    const cudaEvent_t begun = queues[RT_GATHER].begun;
+    RT_CUDA_CALL(rt, cudaEventRecord(begun, rt_gpu.stream[RT_COMPUTE]));
+    RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_GATHER], begun, 0));
+}
+
+void rt_detour_end(Rt *rt)
+{
+    RT_CUDA_CALL(rt, cudaEventRecord(detour, rt_gpu.stream[RT_GATHER]));
+    RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE], detour, 0));
 }
 #else
 /* With one rank, it has updated everything. Nothing else is started in such a trainer's

@@ -110,9 +110,10 @@ void rt_comm_open(Rt *rt);
 /* Reports the device's progress to the watchers. */
 void rt_places_passed(Rt *rt);
 
-/* Sums over all ranks, in place, in the order of the compute stream: the control area's words,
- * losses. */
-void rt_control_sum(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses);
+/* The compute stream takes its turn on the stream of collectives: what is enqueued there between
+ * begin and end comes after what the compute stream has, and before what it gets then. */
+void rt_detour_begin(Rt *rt);
+void rt_detour_end(Rt *rt);
 /* Between begin and end, enqueued work becomes a graph, which ends when all streams have joined. */
 void rt_capture_begin(Rt *rt);
 void rt_capture_end(Rt *rt, cudaGraph_t *graph);
@@ -142,8 +143,7 @@ typedef struct RtTransport {
     char *(*allocate)(Rt *rt, int64_t bytes);
     void (*release)(Rt *rt, char *at);
     void (*open)(Rt *rt);
-    /* A gather; on the gather or the reduce stream, like the following ones; an exchange also on
-     * the compute stream, unless those two are one. */
+    /* A gather; on the gather or the reduce stream, like the following ones: one between ranks. */
     void (*gather)(Rt *rt, int stream, const RtOp *op);
     /* n parcels; those to the rank itself are omitted. What one rank sends to another arrives in
      * the order in which both name it. No pair of ranks exchanges more than most_bytes, a number

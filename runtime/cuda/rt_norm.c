@@ -168,8 +168,10 @@ void rt_norm_reduce(Rt *rt)
          *step_out = &step->out;
     int64_t micro_batches = rt->trainer->micro_batches;
 #ifdef RT_NCCL
-    rt_control_sum(rt, words, RT_CONTROL_WORDS, control(rt) + RT_CONTROL_LOSSES,
-                   micro_batches);
+    rt_detour_begin(rt);
+    rt_transport->control(rt, words, RT_CONTROL_WORDS, control(rt) + RT_CONTROL_LOSSES,
+                          micro_batches);
+    rt_detour_end(rt);
 #endif
     rt_launch(rt, &finish_kernel, 1, 1,
               (void *[]){&words, &micro_batches, &step_in, &step_out, &update});

@@ -11,8 +11,8 @@
  * A meet completes on no rank before all ranks of the group reached it, as the proof of
  * the placement assumes; of other ranks' values each reads copies only.
  *
- * Ranks exchange on the compute stream, behind no gather. Only where one stream must
- * carry all that ranks exchange (rt_gpu_open) do they do it there, between two events. */
+ * Ranks exchange on the stream of all collectives (rt_nccl.c), behind gathers and sums
+ * that started before. */
 #include "cuda/rt_gpu.h"
 
 enum { ALIGN_BYTES = 256 };
@@ -32,10 +32,6 @@ static int32_t *numbers(const Rt *rt)
            RT_MAX_PARTS;
 }
 
-#ifdef RT_NCCL
-static cudaEvent_t computed, arrived;
-#endif
-
 void rt_parts_open(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
@@ -46,10 +42,6 @@ void rt_parts_open(Rt *rt)
     p->here = t->parts / rt_group_ranks(t->tensor);
     p->first = rt_group_index(t->tensor, rt->rank) * p->here;
     p->number = numbers(rt);
-#ifdef RT_NCCL
-    RT_CUDA_CALL(rt, cudaEventCreateWithFlags(&computed, cudaEventDisableTiming));
-    RT_CUDA_CALL(rt, cudaEventCreateWithFlags(&arrived, cudaEventDisableTiming));
-#endif
     for (int i = 0; i < p->here; i++)
         number[i] = p->first + i;
     RT_CUDA_CALL(rt, cudaMemcpy(numbers(rt), number, (size_t)p->here * sizeof *number,
@@ -71,24 +63,14 @@ static char *received(const RtParts *p, const RtMeet *m, int q)
            (q < p->first ? q : q - p->here) * stride;
 }
 
-/* In the order of the compute stream. */
 static void exchange(Rt *rt, const RtParcel *parcel, int n, int64_t most_bytes)
 {
-    const cudaStream_t compute = rt_gpu.stream[RT_COMPUTE],
-                       gather = rt_gpu.stream[RT_GATHER];
-    const bool one = gather == rt_gpu.stream[RT_REDUCE];
-    if (one) {
-        RT_CUDA_CALL(rt, cudaEventRecord(computed, compute));
-        RT_CUDA_CALL(rt, cudaStreamWaitEvent(gather, computed, 0));
-    }
-    rt_profile_from(rt, one ? gather : compute, "parts meet", 0);
-    rt_transport->exchange(rt, one ? RT_GATHER : RT_COMPUTE, rt->trainer->tensor, 0,
-                           parcel, n, most_bytes);
-    rt_profile_to(rt, one ? gather : compute);
-    if (one) {
-        RT_CUDA_CALL(rt, cudaEventRecord(arrived, gather));
-        RT_CUDA_CALL(rt, cudaStreamWaitEvent(compute, arrived, 0));
-    }
+    const cudaStream_t stream = rt_gpu.stream[RT_GATHER];
+    rt_detour_begin(rt);
+    rt_profile_from(rt, stream, "parts meet", 0);
+    rt_transport->exchange(rt, RT_GATHER, rt->trainer->tensor, 0, parcel, n, most_bytes);
+    rt_profile_to(rt, stream);
+    rt_detour_end(rt);
 }
 
 /* from: what each of all parts has, once all ranks have sent it. A piece arrives where it

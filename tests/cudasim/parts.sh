@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # parts.sh, read by run.sh: steps that are computed in parts. Near the CPU's, and the same bits however
-# many ranks share the parts, also where others shard or copy, by NCCL, by one that keeps no order between
-# communicators, and by the loopback, replayed as graphs or call by call, also what an evaluation gives and
-# a sample. The gradients are the CPU's, of all kinds of meets. Faults must be told. FULL=1: all of it;
+# many ranks share the parts, also where others shard or copy, by NCCL and by the loopback, replayed as
+# graphs or call by call, also what an evaluation gives and a sample. The gradients are the CPU's, of all kinds of meets. Faults must be told. FULL=1: all of it;
 # else a sample by SEED.
 
 in_parts=(--set parts.tensor=4 --set model.vocab=260 --set model.heads=4 --set seq=8)
@@ -44,7 +43,6 @@ parts_shared() {
     check "parts: a rank receives the planned bytes, in replayed steps too" \
         test $((STEPS * $(json_number "$dir/plan.json" met))) = "$(json_number "$dir.stats" met_bytes)"
     run_cuda "$dir" FLAGS=--no-graphs && same_bits "parts: call by call" "$dir" parts
-    run_cuda "$dir" CUDASIM_NCCL=22300 && same_bits "parts: one stream carries what ranks exchange" "$dir" parts
     head -c 300 "$data" >"$held"
     for which in "$one" "$dir"; do
         timeout 90 "$which/trainer" --data "$data" --steps $STEPS --quiet --threads 1 --log "$which.eval.jsonl" \
@@ -66,8 +64,8 @@ parts_faults() { # DIR
     local dir=$1 REFERENCE=parts what
     what="a part that is read before it arrives"
     parts_fault_turn 0 &&
-        parts_faulty "$dir" "$what" rt_parts.c 's/RT_CUDA_CALL(rt, cudaStreamWaitEvent(compute, arrived, 0));//' &&
-        fault "$what" "no event makes it wait" "$dir" CUDASIM_NCCL=22300
+        parts_faulty "$dir" "$what" rt_parts.c 's/rt_detour_end(rt);//' &&
+        fault "$what" "no event makes it wait" "$dir"
     what="a piece from where the sender's own begins"
     parts_fault_turn 1 &&
         parts_faulty "$dir" "$what" rt_parts.c 's/p->from\[i\] + peer \* piece/p->from[i] + p->first \/ p->here * piece/' &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_nccl.c: NCCL as the transport between GPUs. In: groups of ranks, buffers of the
- * arena. Out: its calls on the gather, the reduce and the compute stream.
+ * arena. Out: its calls on the stream of collectives.
  *
  * 1. There is a communicator for each set of groups and each kind of collective, made at
  *    its first use, which is at the same point on all ranks. All of them use one stream,
