@@ -19,8 +19,9 @@
 -- docs/sizing.md has the stated figures, where they are stated, and how they were checked.
 -- Attention by mma.sync reaches at most 63 % of Hopper's peak, and was estimated from its
 -- instructions at 250 to 290 forward, 170 to 190 backward on an H200; on other GPUs it is put in
--- proportion to their mma.sync peak. cuDNN's, on Hopper alone: 591 and 474 at 4,096 tokens on an
--- H200 (NVIDIA's own table for 9.19).
+-- proportion to their mma.sync peak. Measured since: 228 and 193 on an H100, heads of 64, 4,096
+-- tokens. cuDNN's, on Hopper alone: NVIDIA's own table for 9.19 has 591 and 474 at 4,096 tokens on an
+-- H200, with heads of 128 and sums in no fixed order; ours have one.
 local gpus = {
     { "a100-40gb", arch = "sm_80", memory = "39.4GiB", rates = { 240, 1300, 230, 312, 130, 90, 108 } },
     { "a100-80gb", arch = "sm_80", memory = "79.1GiB", rates = { 240, 1700, 230, 312, 130, 90, 108 } },

@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- fp8_product: in two tensors in fp8 with their scales, each with one row for each row or column of
 -- the result; out their product times both scales, rounded once.
--- Sums are f32 (f64 where weights are). The scales are powers of two, so multiplying the sum by
--- them and the elements by them are the same.
+-- Sums are f32 (f64 where weights are); on a GPU a tensor core drops bits below 2^-13 of the largest
+-- product of a step. The scales are powers of two, so multiplying the sum by them and the elements
+-- by them are the same.
 return op {
     arithmetic = 1,
     doc = "y = (a b^T) sa sb",

@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- fp8_product_dw: fp8_product for the gradient of a weight, which may add to what earlier
 -- micro-batches left.
--- Sums are f32 (f64 where weights are). The scales are powers of two, so multiplying the sum by
--- them and the elements by them are the same.
+-- Sums are f32 (f64 where weights are); on a GPU a tensor core drops bits below 2^-13 of the largest
+-- product of a step. The scales are powers of two, so multiplying the sum by them and the elements
+-- by them are the same.
 return op {
     arithmetic = 1,
     doc = "dw = (a b^T) sa sb",
