@@ -38,6 +38,8 @@ static int64_t run_once(const Gen *g, int from, int to, const int64_t *ps, int64
 
     for (int id = from; id < to; id++) {
         const Instr *i = &p->ins.items[id];
+        /* on a device its meets are collectives between others, from end to end */
+        const bool meets = one_order && i->kind == INS_SPAN && i->group;
         const StreamId own =
             one_order && i->stream == STREAM_REDUCE ? STREAM_GATHER : i->stream;
         int64_t t = stream[own];
@@ -45,8 +47,12 @@ static int64_t run_once(const Gen *g, int from, int to, const int64_t *ps, int64
         for (int w = 0; w < i->n_waits; w++)
             if (i->waits[w] >= from) /* earlier variants are complete */
                 t = max_i64(t, end[i->waits[w]]);
+        if (meets)
+            t = max_i64(t, stream[STREAM_GATHER]);
         start[id] = t;
         end[id] = stream[own] = later(t, ps[id]);
+        if (meets)
+            stream[STREAM_GATHER] = end[id];
         all = max_i64(all, end[id]);
     }
     return all;
