@@ -384,7 +384,7 @@ local constructors = {
                 doc = "TFLOP/s of attention's forward" },
               { "attention_bwd", "number", min = 1, max = 1e6, default = 175,
                 doc = "TFLOP/s of attention's backward" },
-              { "cudnn", "table", optional = true, example = "{ attention = 590 }",
+              { "cudnn", "table", optional = true, example = "{ attention = 400 }",
                 doc = "with `attention = \"auto\"`: rates of the attention that cuDNN runs",
                 fields = {
                     { "attention", "number", min = 1, max = 1e6,
