@@ -271,7 +271,8 @@ static const char *part_shape(Gen *g, const ClassParam *decl)
 
     memcpy(dim, decl->dim, sizeof dim);
     if (g->in_parts && decl->mark.kind == PART_CUT)
-        dim[decl->mark.dim] /= g->model.parts_tensor;
+        dim[decl->mark.dim] =
+            (dim[decl->mark.dim] + decl->mark.sections.pad) / g->model.parts_tensor;
     return show_shape(g, dim, decl->n_dims);
 }
 

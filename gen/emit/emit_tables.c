@@ -497,14 +497,15 @@ static void push_param_matrices(Emit *e, const Param *p)
     emit_int(e->L, "n_matrices", n);
 }
 
-/* "256, 128, 128": the sizes of the sections that boxes have pieces of; NULL: one. */
+/* "256, 128, 128": the sizes of the sections that boxes have pieces of; NULL: one, and no
+ * padding. */
 static const char *sections_text(Gen *g, const Sections *s)
 {
     Text t = {.g = g};
 
     for (int i = 0; i < s->n; i++)
         text_printf(&t, "%s%lld", i ? ", " : "", (long long)s->elems[i]);
-    return s->n > 1 ? t.s : NULL;
+    return s->n > 1 || s->pad ? t.s : NULL;
 }
 
 static void push_params(Emit *e)

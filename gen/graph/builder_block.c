@@ -206,7 +206,7 @@ static Sections mark_sections(Builder *b, const ClassParam *p)
                        p->name, builder_show(b->g, L, -1));
     } else if (p->mark.dim == 0 && p->n_parts) {
         lua_pop(L, 1);
-        return (Sections){p->n_parts, p->part_rows};
+        return (Sections){.n = p->n_parts, .elems = p->part_rows};
     }
     s.elems = gen_alloc(b->g, sizeof *s.elems * (size_t)s.n);
     s.elems[0] = all;
@@ -251,10 +251,31 @@ static int64_t mark_unit(Builder *b, const ClassParam *p)
     return unit;
 }
 
-/* cut = "rows", "columns" or { "rows", unit = 64, sections = { 256, 128, 128 } } */
+/* Field `pad` of the table on top of the stack. */
+static bool mark_pads(Builder *b, const ClassParam *p)
+{
+    lua_State *L = b->g->L;
+    const int type = lua_getfield(L, -1, "pad");
+    const bool pads = lua_toboolean(L, -1);
+
+    if (type != LUA_TNIL && type != LUA_TBOOLEAN)
+        luaL_error(L, "param: pad of %s is %s, not true or false", p->name,
+                   builder_show(b->g, L, -1));
+    if (pads && (p->mark.dim != 0 || p->n_dims != 2 || p->mark.sections.n > 1 ||
+                 p->mark_unit > 1))
+        luaL_error(L,
+                   "param: %s is padded, but it is not a matrix cut into rows, of one"
+                   " section and units of one row",
+                   p->name);
+    lua_pop(L, 1);
+    return pads;
+}
+
+/* cut = "rows", "columns" or { "rows", unit = 64, sections = { 256, 128, 128 } }, or
+ * { "rows", pad = true } */
 static void read_mark(Builder *b, ClassParam *p, int index)
 {
-    static const char *const keys[] = {"unit", "sections"};
+    static const char *const keys[] = {"unit", "sections", "pad"};
     lua_State *L = b->g->L;
     const char *how = "";
 
@@ -269,7 +290,7 @@ static void read_mark(Builder *b, ClassParam *p, int index)
         lua_rawseti(L, -2, 1);
     }
     check_keys(b, lua_gettop(L), gen_printf(b->g, "param: cut of %s", p->name), 1, keys,
-               2);
+               3);
     if (lua_rawgeti(L, -1, 1) == LUA_TSTRING)
         how = lua_tostring(L, -1);
     if (strcmp(how, "rows") != 0 && (strcmp(how, "columns") != 0 || p->n_dims < 2))
@@ -279,6 +300,7 @@ static void read_mark(Builder *b, ClassParam *p, int index)
     lua_pop(L, 1);
     p->mark.sections = mark_sections(b, p);
     p->mark_unit = mark_unit(b, p);
+    p->mark_pads = mark_pads(b, p);
     lua_pop(L, 1);
 }
 
@@ -289,7 +311,7 @@ bool param_equal(const ClassParam *a, const ClassParam *b)
         memcmp(&a->init_std, &b->init_std, sizeof a->init_std) != 0 ||
         a->decay != b->decay || a->n_parts != b->n_parts || a->dtype != b->dtype ||
         a->tied_global != b->tied_global || !part_equal(&a->mark, &b->mark) ||
-        a->mark_unit != b->mark_unit)
+        a->mark_unit != b->mark_unit || a->mark_pads != b->mark_pads)
         return false;
     for (int i = 0; i < a->n_parts; i++)
         if (strcmp(a->part_name[i], b->part_name[i]) != 0 ||

@@ -5,8 +5,9 @@
  * "collective" where a node needs something else of a value than its part has. Fusion
  * follows and finds nothing across a meet. With one part nothing changes.
  *
- * 1. Parameters are cut as they are marked. Values between blocks are cut by tokens, so
- *    what lies between two blocks' products is computed once (sequence parallelism).
+ * 1. Parameters are cut as they are marked; rows of zeros are added where the mark says
+ * so and parts do not divide them. Values between blocks are cut by tokens, so what lies
+ * between two blocks' products is computed once (sequence parallelism).
  * 2. split_choose.c chooses for each node, forward and backward alike, along which axis
  *    it is cut. Hence the meets of the backward are the gradients of those of the
  *    forward: of a gather a sum, of a sum a gather, of a turn the opposite turn.
@@ -60,6 +61,36 @@ static PartState split_boundary(Gen *g, const Value *v)
     return p;
 }
 
+/* Rows of zeros make parameters that parts do not divide divisible. What follows from
+ * their shapes follows from the padded ones; ops that must know get the size without. */
+static void pad_params(Split *x)
+{
+    const int64_t parts = x->g->model.parts_tensor;
+    Class *c = x->c;
+    bool any = false;
+
+    for (int i = 0; i < c->values.count; i++) {
+        Value *v = c->values.items[i];
+        ClassParam *p = v->kind == VAL_PARAM ? &c->params.items[v->index] : NULL;
+        Sections *s = p ? &p->mark.sections : NULL;
+        int64_t dim[MAX_DIMS];
+
+        if (!p || !p->mark_pads || p->dim[0] % parts == 0)
+            continue;
+        *s = (Sections){.n = 1, .elems = gen_alloc(x->g, sizeof *s->elems)};
+        s->elems[0] = (p->dim[0] + parts - 1) / parts * parts;
+        s->pad = s->elems[0] - p->dim[0];
+        memcpy(dim, p->dim, sizeof dim);
+        dim[0] = s->elems[0];
+        value_shape(v, v->dtype, dim, v->n_dims);
+        any = true;
+    }
+    for (int i = 0; any && i < c->nodes.count; i++) {
+        x->b->blame = c->nodes.items[i]->pos;
+        infer_node(x->g, c->nodes.items[i]);
+    }
+}
+
 /* Parts of parameters and boundary values; whole shapes. */
 static void place_boundary(Split *x)
 {
@@ -110,6 +141,14 @@ static const char *use_parts(Gen *g, int64_t most, const ClassParam *least, int6
     return all;
 }
 
+/* Does each part have rows, if all but the last are as large as they can be? */
+static bool padding_fits(const ClassParam *p, int64_t parts)
+{
+    const int64_t each = (p->dim[0] + parts - 1) / parts;
+
+    return each * (parts - 1) < p->dim[0];
+}
+
 /* Whole numbers of tokens, heads and features in each part; else a message. */
 static bool parts_divide(Gen *g)
 {
@@ -121,6 +160,8 @@ static bool parts_divide(Gen *g)
     for (int i = 0; i < g->params.count; i++) {
         const ClassParam *p = g->params.items[i].decl;
 
+        if (p->mark_pads && padding_fits(p, parts))
+            continue;
         for (int k = 0; p->mark.kind == PART_CUT && k < p->mark.sections.n; k++) {
             int64_t units = p->mark.sections.elems[k] / p->mark_unit;
 
@@ -312,6 +353,7 @@ static int run_choose(lua_State *L)
 {
     Split *x = lua_touserdata(L, 1);
 
+    pad_params(x);
     place_boundary(x);
     x->choices = split_choose(x->g, x->c);
     x->part_nodes =

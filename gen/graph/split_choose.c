@@ -157,17 +157,35 @@ static Sections sections_now(const Chooser *x, const Node *n, const Cut *cut)
     return (Sections){0};
 }
 
+/* Does the candidate keep padding apart? A call that reads padding whole, or along an
+ * axis that does not pad, would take it for numbers. */
+static bool keeps_padding(const Node *n, const Cut *cut, const PartState *part)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        const PartState *p = &n->in[i]->part;
+
+        if (p->kind == PART_CUT && p->sections.pad &&
+            (!cut || !cut->pads || !part_equal(p, &part[i])))
+            return false;
+    }
+    return true;
+}
+
 /* The candidate's parts, or NULL if the call cannot be cut so. */
 static PartState *candidate(const Chooser *x, const Node *n, const Cut *cut)
 {
     Sections sections;
     Choice choice = {.cut = cut};
 
-    if (!cut) /* all whole */
-        return gen_alloc(x->g, sizeof *choice.part * (size_t)(n->n_in + n->n_out + 1));
+    if (!cut) { /* all whole */
+        choice.part =
+            gen_alloc(x->g, sizeof *choice.part * (size_t)(n->n_in + n->n_out + 1));
+        return keeps_padding(n, NULL, choice.part) ? choice.part : NULL;
+    }
     sections = sections_now(x, n, cut);
     choice.part = cuts_parts(x->g, n, cut, cut->free && sections.n ? &sections : NULL);
-    if (!choice.part || !divides(x, n, cut, choice.part) || !part_fits(x->g, n, &choice))
+    if (!choice.part || !divides(x, n, cut, choice.part) ||
+        !keeps_padding(n, cut, choice.part) || !part_fits(x->g, n, &choice))
         return NULL;
     return choice.part;
 }
@@ -249,7 +267,10 @@ static Choice choose(const Chooser *x, const Node *n)
 {
     const OpInfo *info = n->op->info;
     Choice best = {.part = candidate(x, n, NULL)};
-    Price least = price_of(x, n, NULL, best.part);
+    Price least = {0};
+
+    if (best.part)
+        least = price_of(x, n, NULL, best.part);
 
     for (int i = 0; i < info->n_cuts; i++) {
         PartState *part = candidate(x, n, &info->cuts[i]);
@@ -258,11 +279,17 @@ static Choice choose(const Chooser *x, const Node *n)
         if (!part)
             continue;
         price = price_of(x, n, &info->cuts[i], part);
-        if (cheaper(&price, &least)) {
+        if (!best.part || cheaper(&price, &least)) {
             least = price;
             best = (Choice){&info->cuts[i], part};
         }
     }
+    if (!best.part)
+        luaL_error(
+            x->g->L,
+            "%s: it reads a value that %s does not divide, so that it is padded, and"
+            " no cut of its rule says pads = true",
+            n->op->name, gen_printf(x->g, "parts.tensor = %lld", (long long)x->parts));
     return best;
 }
 

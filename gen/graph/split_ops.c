@@ -21,23 +21,25 @@ typedef struct Place {
     int at;     /* its index */
 } Place;
 
-/* Is the operand that decides about this node's ops cut along the dim that the rule says?
- */
-static bool is_due(const Class *c, const Node *n)
+/* The part of the operand that decides about this node's ops, if it is cut along the dim
+ * that the rule says; else NULL. */
+static const PartState *deciding(const Class *c, const Node *n)
 {
     const OpInfo *info = n->op->info;
     const PartState *part = NULL;
 
     if (!info->parts_by)
-        return false;
+        return NULL;
     for (int i = 0; i < n->n_in; i++)
         if (!strcmp(node_operand(n, i)->name, info->parts_by))
             part = &n->in[i]->part;
     for (int i = 0; i < n->n_out; i++)
         if (!strcmp(n->op->out[i].name, info->parts_by) && n->out[i]->loc == LOC_GRAD)
             part = &c->params.items[n->out[i]->loc_index].mark;
-    return part && part->kind == PART_CUT && part->dim == info->parts_dim &&
-           part->sections.n == 1;
+    if (!part || part->kind != PART_CUT || part->dim != info->parts_dim ||
+        part->sections.n != 1)
+        return NULL;
+    return part;
 }
 
 /* The class's value of the parts' numbers. */
@@ -56,13 +58,13 @@ static Value *part_value(Place *x)
                   value_unique_name(x->g, x->c, data_names[DATA_PART]));
     v->index = DATA_PART;
     value_shape(v, DT_I32, parts, 1);
-    v->part = (PartState){.kind = PART_CUT, .sections = {1, parts}};
+    v->part = (PartState){.kind = PART_CUT, .sections = {1, parts, 0}};
     return v;
 }
 
 /* Calls the rule's function; the table of values that it returns is on top of the stack.
  */
-static void build(Place *x)
+static void build(Place *x, const PartState *by)
 {
     lua_State *L = x->g->L;
     const Node *n = x->node;
@@ -80,9 +82,10 @@ static void build(Place *x)
     }
     builder_push_value(x->b, part, x->c);
     lua_pushinteger(L, x->g->model.parts_tensor);
+    lua_pushinteger(L, by->sections.elems[0] - by->sections.pad);
     x->b->phase = n->phase;
     x->b->piece = n->piece;
-    lua_call(L, 4, 1);
+    lua_call(L, 5, 1);
     if (!lua_istable(L, -1))
         luaL_error(L, "%s: ops of its parts return %s, not a table of its outputs",
                    n->op->name, builder_show(x->g, L, -1));
@@ -117,7 +120,7 @@ static void take_value(Place *x, Value *made, Value *old, bool adds)
 }
 
 /* Output k of the node, from the table on top of the stack. first: of the new nodes. */
-static void take_output(Place *x, int k, int first)
+static void take_output(Place *x, int k, int first, const PartState *by)
 {
     lua_State *L = x->g->L;
     const Node *n = x->node;
@@ -130,6 +133,8 @@ static void take_output(Place *x, int k, int first)
     if (!made || owner != x->c || !made->def || made->def->id < first)
         luaL_error(L, "%s: ops of its parts return %s as %s", n->op->name,
                    builder_show(x->g, L, -1), name);
+    if (old->loc == LOC_GRAD && by->sections.pad) /* of the padded parameter */
+        value_shape(old, old->dtype, made->dim, made->n_dims);
     if (!same_shape(made, old) || made->dtype != old->dtype)
         luaL_error(L, "%s: ops of its parts give %s as %s %s, not %s %s", n->op->name,
                    name, dtype_name(made->dtype), shape_text(x->g, made),
@@ -162,13 +167,14 @@ int split_ops(Gen *g, Class *c, int at)
 {
     Place x = {g, builder_get(g), c, c->nodes.items[at], at};
     const int top = lua_gettop(g->L), first = c->nodes.count;
+    const PartState *by = deciding(c, x.node);
     int count;
 
-    if (!is_due(c, x.node))
+    if (!by)
         return 1;
-    build(&x);
+    build(&x, by);
     for (int k = 0; k < x.node->n_out; k++)
-        take_output(&x, k, first);
+        take_output(&x, k, first, by);
     lua_settop(g->L, top);
     count = c->nodes.count - first;
     for (int i = first; i < c->nodes.count; i++) {

@@ -15,11 +15,13 @@
 --                                 is cut, and a part has its piece of each. (Of dims "2*f", two)
 --   attrs = { "heads", "kv_heads" }   attributes that a part has its share of
 --   ordered = true                the axis itself is never of sections: its order matters
+--   pads = true                   zeros at the axis' end change nothing before them, and give zeros
+--                                 there: so a vocabulary that parts do not divide may be padded
 --   when = function(n) ... end    false: this call cannot be cut so
 -- An axis that is not listed is never cut, and a call whose part fails the rule's `check` is not.
 -- Tests cut random cases by every axis and compare with the whole.
 --
---   in_parts = { w = 1, ops = function(g, n, part, parts)
+--   in_parts = { w = 1, ops = function(g, n, part, parts, size)
 --     return { y = g.embed { n.tokens, n.w, part, parts = parts } }
 --   end }
 --
@@ -108,24 +110,26 @@ end
 
 local function cut_of(check, axis, says)
   local cut = { axis = axis, free = not (check.rule.attrs or {})[axis], operands = {},
-                ordered = says.ordered == true, when = says.when ~= nil }
+                ordered = says.ordered == true, pads = says.pads == true, when = says.when ~= nil }
   for _, operands in ipairs { check.out.inputs, check.out.outputs } do
     for _, o in ipairs(operands) do
       cut.operands[#cut.operands + 1] = cut_operand(check, axis, o, says[o.name]) or nil
     end
   end
   for _, key in ipairs(sorted_keys(says)) do
-    if key ~= "attrs" and key ~= "when" and key ~= "ordered" and not check.operands[key] then
+    if key ~= "attrs" and key ~= "when" and key ~= "ordered" and key ~= "pads"
+       and not check.operands[key] then
       check:bad("cuts", axis, fmt("cut %s has %s, which is not an operand", axis, tostring(key)),
-                "it has operands, attrs, ordered and when")
+                "it has operands, attrs, ordered, pads and when")
     end
   end
   if says.when ~= nil and type(says.when) ~= "function" then
     check:bad("cuts", axis, fmt("when of cut %s is not a function of n", axis))
   end
-  if says.ordered ~= nil and type(says.ordered) ~= "boolean" then
-    check:bad("cuts", axis, fmt("ordered of cut %s is %s, not true or false", axis,
-                                  tostring(says.ordered)))
+  for _, key in ipairs { "ordered", "pads" } do
+    if says[key] ~= nil and type(says[key]) ~= "boolean" then
+      check:bad("cuts", axis, fmt("%s of cut %s is %s, not true or false", key, axis, tostring(says[key])))
+    end
   end
   cut.attrs = cut_attrs(check, axis, says.attrs)
   return cut

@@ -56,6 +56,7 @@ static void read_cut(Gen *g, Cut *cut)
     cut->axis = read_text(g, "axis");
     cut->free = read_number(L, "free");
     cut->ordered = read_number(L, "ordered");
+    cut->pads = read_number(L, "pads");
     cut->when = read_number(L, "when");
     cut->attrs = read_texts(g, "attrs", &cut->n_attrs);
     lua_getfield(L, -1, "operands");
@@ -129,9 +130,10 @@ static bool allowed(Gen *g, const Node *node, const Cut *cut)
 static Sections weighted(Gen *g, const Node *node, const CutOperand *o, int64_t elems)
 {
     lua_State *L = g->L;
-    Sections s = {o->n_weights, gen_alloc(g, sizeof *s.elems * (size_t)o->n_weights)};
+    Sections s = {.n = o->n_weights};
     int64_t sum = 0;
 
+    s.elems = gen_alloc(g, sizeof *s.elems * (size_t)s.n);
     for (int i = 0; i < s.n; i++) {
         lua_getfield(L, -1, o->weight[i]);
         s.elems[i] = lua_tointeger(L, -1);
@@ -153,9 +155,9 @@ static Sections weighted(Gen *g, const Node *node, const CutOperand *o, int64_t 
 /* A free axis has these sections; an operand of dims "2*f" has them twice. */
 static Sections repeated(Gen *g, const CutOperand *o, int64_t elems, const Sections *base)
 {
-    const Sections one = {1, (int64_t[]){elems / o->times}};
+    const Sections one = {1, (int64_t[]){elems / o->times}, 0};
     const Sections *of = base ? base : &one;
-    Sections s = {.n = of->n * (int)o->times};
+    Sections s = {.n = of->n * (int)o->times, .pad = of->pad};
 
     s.elems = gen_alloc(g, sizeof *s.elems * (size_t)s.n);
     for (int i = 0; i < s.n; i++)
@@ -190,7 +192,8 @@ PartState *cuts_parts(Gen *g, const Node *node, const Cut *cut, const Sections *
     PartState *parts = gen_alloc(g, sizeof *parts * (size_t)(n + 1));
 
     infer_push_n(g, node);
-    if ((cut->ordered && sections && sections->n > 1) || !allowed(g, node, cut))
+    if ((cut->ordered && sections && sections->n > 1) ||
+        (!cut->pads && sections && sections->pad) || !allowed(g, node, cut))
         parts = NULL;
     for (int i = 0; parts && i < n; i++) {
         bool in = i < node->n_in;
@@ -209,12 +212,13 @@ Sections cuts_base(Gen *g, const CutOperand *o, const Sections *own)
     int n = (int)(own->n / o->times);
     Sections base = {0};
 
-    if (o->n_weights || own->n % o->times)
+    if (o->n_weights || own->n % o->times || (own->pad && o->times > 1))
         return base;
     for (int i = n; i < own->n; i++)
         if (own->elems[i] != own->elems[i - n])
             return base;
     base.n = n;
+    base.pad = own->pad;
     base.elems = gen_alloc(g, sizeof *base.elems * (size_t)n);
     memcpy(base.elems, own->elems, sizeof *base.elems * (size_t)n);
     return base;
@@ -238,5 +242,7 @@ const char *part_text(Gen *g, const PartState *p)
     text_printf(&t, "cut:%d", p->dim + 1);
     for (int i = 0; i < p->sections.n; i++)
         text_printf(&t, "%c%lld", i ? '+' : ':', (long long)p->sections.elems[i]);
+    if (p->sections.pad)
+        text_printf(&t, "-%lld", (long long)p->sections.pad);
     return t.s;
 }

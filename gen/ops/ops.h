@@ -37,6 +37,7 @@ typedef struct CutOperand {
 typedef struct Cut {
     const char *axis;
     bool free; /* the axis is a dim, which may itself consist of sections; else an attribute */
+    bool pads;    /* zeros at the axis' end change nothing before them, and give zeros there */
     bool ordered; /* a part has neighbours: the axis has no sections */
     bool when; /* the rule says of each call whether it may be cut so */
     int n_attrs, n_operands;
@@ -217,8 +218,9 @@ PartState *cuts_parts(Gen *g, const Node *node, const Cut *cut, const Sections *
  * stand for none. */
 Sections cuts_base(Gen *g, const CutOperand *operand, const Sections *own);
 const CutOperand *cuts_operand(const Cut *cut, const char *name); /* or NULL */
-bool part_equal(const PartState *a, const PartState *b);
-const char *part_text(Gen *g, const PartState *p); /* "whole", "partial", "cut:2:64+32+32" */
+bool part_equal(const PartState *a, const PartState *b); /* padding or not */
+/* "whole", "partial", "cut:2:64+32+32"; "cut:1:256-6", of which 6 are padding */
+const char *part_text(Gen *g, const PartState *p);
 
 /* ---- node_cost.c ----------------------------------------------------------------- */
 

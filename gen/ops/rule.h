@@ -35,6 +35,7 @@ typedef struct OpRule {
 typedef struct Sections {
     int n;
     int64_t *elems;
+    int64_t pad; /* so many of the last elements of one section are not the value's; 0 */
 } Sections;
 
 /* What each part of a value that is computed in parts has. */

@@ -84,8 +84,8 @@ static void file_bytes(const Gen *g, const Segment *s, int64_t *item, int64_t *m
     }
 }
 
-/* Bytes of elements lo .. hi of a segment. */
-static int64_t range_bytes(const Gen *g, const Segment *s, int64_t lo, int64_t hi,
+/* Bytes of a stretch of a segment, on the ranks with this number along its axes. */
+static int64_t range_bytes(const Gen *g, const Segment *s, int along, Stretch at,
                            int64_t item, int64_t moment2)
 {
     int64_t bytes = 0;
@@ -93,7 +93,8 @@ static int64_t range_bytes(const Gen *g, const Segment *s, int64_t lo, int64_t h
     for (int i = 0; i < s->n_params; i++) {
         const Param *p = &g->params.items[s->params[i]];
 
-        bytes += layout_between(p, lo, hi) * (item + (p->matrix ? 0 : moment2));
+        bytes +=
+            layout_between(p, along, at.lo, at.hi) * (item + (p->matrix ? 0 : moment2));
     }
     return bytes;
 }
@@ -111,9 +112,8 @@ int64_t checkpoint_snapshot_bytes(Gen *g)
 
         file_bytes(g, s, &item, &moment2);
         for (int r = 0; r < world; r++) {
-            Stretch share = layout_share(g, s, r);
-
-            bytes[r] += range_bytes(g, s, share.lo, share.hi, item, moment2);
+            bytes[r] += range_bytes(g, s, layout_of(s, r).along, layout_share(g, s, r),
+                                    item, moment2);
         }
     }
     for (int r = 0; r < world; r++)

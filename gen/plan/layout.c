@@ -11,6 +11,10 @@
  * next multiple of GRAIN_ELEMS. Then the segment is cut into shards. So what a chunk of
  * GRAIN_ELEMS contains depends on the number of boxes, and not on who holds them.
  *
+ * Where boxes do not divide the rows, the last has fewer. It is as large as the others
+ * in memory and ends in zeros, as segments do between parameters: no run has them, so
+ * nothing writes them, and products of a part read them as rows of weights.
+ *
  * runtime/state/rt_map.c is the same map in a trainer. */
 #include "plan/plan.h"
 
@@ -58,7 +62,17 @@ int layout_held_boxes(const Param *p)
 
 int64_t layout_box_elems(const Param *p)
 {
-    return p->elems / layout_boxes(p);
+    const int64_t row = p->elems / p->decl->dim[0];
+
+    return (p->elems + p->sections.pad * row) / layout_boxes(p);
+}
+
+/* Elements of the k-th stored box that the parameter has. */
+static int64_t own_elems(const Param *p, int k)
+{
+    const int64_t row = p->elems / p->decl->dim[0];
+
+    return layout_box_elems(p) - (k == layout_boxes(p) - 1 ? p->sections.pad * row : 0);
 }
 
 int64_t layout_box_stride(const Param *p)
@@ -96,7 +110,7 @@ static bool box_part(BoxPart *b, const Box *box, const SectionPiece *piece)
         const int64_t dim = p->decl->dim[d];
         const bool cut = boxes > 1 && d == p->cut_dim;
         const int64_t at = cut ? piece->at : 0, end = cut ? at + piece->size : dim;
-        b->dim[d] = cut ? dim / boxes : dim;
+        b->dim[d] = cut ? (dim + p->sections.pad) / boxes : dim;
         b->first[d] = cut ? piece->first - at : 0;
         b->from[d] = max_i64(box->from[d] - b->first[d], at);
         b->to[d] = min_i64(box->to[d] - b->first[d], end);
@@ -162,7 +176,7 @@ void layout_runs(const Gen *g, const Param *p, const Box *box, Coordinate at, Ru
     const int held = layout_held_boxes(p), boxes = layout_boxes(p);
     const int64_t whole = boxes > 1 ? p->decl->dim[p->cut_dim] : 0;
     const Sections sections =
-        p->sections.n ? p->sections : (Sections){1, (int64_t[]){whole}};
+        p->sections.n ? p->sections : (Sections){.n = 1, .elems = (int64_t[]){whole}};
     BoxPart b = {
         .p = p, .lo = at.part * shard, .hi = (at.part + 1) * shard, .fn = fn, .ctx = ctx};
 
@@ -184,12 +198,14 @@ void layout_runs(const Gen *g, const Param *p, const Box *box, Coordinate at, Ru
 
 /* ---- stretches of a segment ------------------------------------------------------ */
 
-int64_t layout_between(const Param *p, int64_t lo, int64_t hi)
+int64_t layout_between(const Param *p, int along, int64_t lo, int64_t hi)
 {
+    const int held = layout_held_boxes(p);
     int64_t n = 0;
-    for (int k = 0; k < layout_held_boxes(p); k++) {
+    for (int k = 0; k < held; k++) {
         const int64_t at = p->offset_elems + k * layout_box_stride(p);
-        n += max_i64(0, min_i64(at + layout_box_elems(p), hi) - max_i64(at, lo));
+        n += max_i64(0,
+                     min_i64(at + own_elems(p, along * held + k), hi) - max_i64(at, lo));
     }
     return n;
 }

@@ -140,7 +140,7 @@ int64_t matrix_part(const Gen *g, const Matrix *m, int part, int64_t *from)
  * After its last one, padding aligns those of the next parameter. */
 static int64_t others_between(const Param *p, int64_t lo, int64_t hi)
 {
-    int64_t n = layout_between(p, lo, hi);
+    int64_t n = layout_between(p, 0, lo, hi);
 
     return p->offset_elems + p->held_elems <= hi ? round_up(n, OTHERS_ALIGN_ELEMS) : n;
 }

@@ -130,9 +130,9 @@ int64_t layout_box_stride(const Param *p);
 void layout_runs(const Gen *g, const Param *p, const Box *box, Coordinate at, RunFn fn,
                  void *ctx);
 
-/* Elements that a coordinate along the axes has of a parameter, between elements lo and hi of its
+/* Elements of a parameter that ranks with this number along its axes have between elements lo and hi of its
  * segment. */
-int64_t layout_between(const Param *p, int64_t lo, int64_t hi);
+int64_t layout_between(const Param *p, int along, int64_t lo, int64_t hi);
 /* A rank's share of work that is needed once per element: its part of the segment, or some grains
  * of it if several ranks have the same part. */
 typedef struct Stretch {

@@ -83,7 +83,7 @@ static void add_segment(Gen *g, Unit *u, const Param *like, const int *ids, int 
         p->held_elems =
             (layout_held_boxes(p) - 1) * layout_box_stride(p) + layout_box_elems(p);
         p->offset_elems = round_up(end_of(g, s, s->n_params - 1), GRAIN_ELEMS);
-        s->used_elems += layout_held_boxes(p) * layout_box_elems(p);
+        s->used_elems += p->axes ? layout_held_boxes(p) * layout_box_elems(p) : p->elems;
     }
     shard_segment(g, s, g->model.mesh.axis[AXIS_SHARD].bits);
 }

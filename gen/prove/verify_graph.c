@@ -141,15 +141,18 @@ static void check_gradients(const Gen *g, const Class *c)
 {
     for (int p = 0; p < c->params.count; p++) {
         const Value *d = c->grads[p], *last = NULL;
+        int64_t padding;
 
         gen_require(!d == c->params.items[p].frozen, "%s: gradient of %s, frozen or not",
                     c->name, c->params.items[p].name);
         if (!d)
             continue;
+        padding = c->params.items[p].elems / c->params.items[p].dim[0] *
+                  c->params.items[p].mark.sections.pad;
         gen_require(d->dtype == g->model.reduce_dtype &&
                         d->elems *
                                 (d->part.kind == PART_CUT ? g->model.parts_tensor : 1) ==
-                            c->params.items[p].elems,
+                            c->params.items[p].elems + padding,
                     "%s: gradient of %s", c->name, c->params.items[p].name);
         for (int i = 0; i < c->nodes.count; i++) {
             const Node *n = c->nodes.items[i];

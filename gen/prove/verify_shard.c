@@ -18,14 +18,16 @@ static bool verify_boxes(const Param *p)
 {
     const int64_t ranks = INT64_C(1) << __builtin_popcount(p->axes);
     const int64_t boxes = p->boxes > 1 ? p->boxes : ranks, mine = boxes / ranks;
-    const int64_t grains = (p->elems / boxes + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
-    if (mine < 1 || boxes % ranks || p->elems % boxes ||
-        p->held_elems != (mine - 1) * grains * GRAIN_ELEMS + p->elems / boxes)
+    const int64_t pad = p->sections.pad,
+                  elems = p->elems / p->decl->dim[0] * (p->decl->dim[0] + pad);
+    const int64_t grains = (elems / boxes + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
+    if (mine < 1 || boxes % ranks || elems % boxes ||
+        p->held_elems != (mine - 1) * grains * GRAIN_ELEMS + elems / boxes)
         return false;
     if (boxes == 1)
         return true;
     if (p->cut_dim < 0 || p->cut_dim >= p->decl->n_dims ||
-        p->decl->dim[p->cut_dim] % boxes != 0)
+        (p->decl->dim[p->cut_dim] + pad) % boxes != 0)
         return false;
     int64_t whole = 0;
     for (int k = 0; k < p->sections.n; k++) {
@@ -33,7 +35,7 @@ static bool verify_boxes(const Param *p)
         if (p->sections.elems[k] % boxes != 0)
             return false;
     }
-    return p->sections.n == 0 || whole == p->decl->dim[p->cut_dim];
+    return p->sections.n == 0 || whole - pad == p->decl->dim[p->cut_dim];
 }
 
 /* In parts: the boxes are the pieces that each part computes with, on its rank. */
@@ -46,7 +48,7 @@ static bool verify_parts(const Gen *g, const Param *p)
     if (mark->kind != PART_CUT)
         return p->boxes <= 1 && p->axes == 0;
     if (p->boxes != g->model.parts_tensor || p->axes != axes || p->cut_dim != mark->dim ||
-        p->sections.n != mark->sections.n)
+        p->sections.n != mark->sections.n || p->sections.pad != mark->sections.pad)
         return false;
     for (int k = 0; k < p->sections.n; k++)
         if (p->sections.elems[k] != mark->sections.elems[k])
@@ -102,7 +104,9 @@ static const char *verify_segment(Gen *g, const Segment *s)
                               in[i]->name);
         }
         end = in[i]->offset_elems + in[i]->held_elems;
-        used += in[i]->elems / (INT64_C(1) << __builtin_popcount(in[i]->axes));
+        used += (in[i]->elems / in[i]->decl->dim[0] *
+                 (in[i]->decl->dim[0] + (in[i]->axes ? in[i]->sections.pad : 0))) /
+                (INT64_C(1) << __builtin_popcount(in[i]->axes));
     }
     if (n != s->n_params || used != s->used_elems)
         return gen_printf(g, "segment %s lists other parameters than lie in it", s->name);

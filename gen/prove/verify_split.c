@@ -4,7 +4,7 @@
  *
  * 1. A node's parts are a cut that its op's rule lists, of the call that the parts make
  *    up together; or every part computes all of it. No rule declares an op linear, so no
- *    op reads a partial value.
+ *    op reads a partial value. What reads padding takes it along an axis that pads.
  * 2. A meet turns what its input is into what its output is. All parts run one list of
  *    nodes, so they see the same meets in one order.
  * 3. A parameter's box is a piece of each section, and its gradient has the same piece.
@@ -65,6 +65,14 @@ static const Value *operand(const Node *n, int i)
     return i < n->n_in ? n->in[i] : n->out[i - n->n_in];
 }
 
+static bool reads_padding(const Node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i]->part.sections.pad)
+            return true;
+    return false;
+}
+
 /* Is it this cut, a free axis with the sections of operand `by`, or with one? */
 static bool fits(const SplitCheck *x, const Node *n, const Node *whole, const Cut *cut,
                  int by)
@@ -73,13 +81,16 @@ static bool fits(const SplitCheck *x, const Node *n, const Node *whole, const Cu
     Sections sections = {0};
     const PartState *part;
 
+    if (reads_padding(n) && (!cut->pads || (cut->free && by < 0)))
+        return false;
     if (by >= 0) {
         const char *name =
             by < n->n_in ? node_operand(n, by)->name : n->op->out[by - n->n_in].name;
         const Value *v = operand(n, by);
         const CutOperand *o = cuts_operand(cut, name);
 
-        if (!o || v->part.kind != PART_CUT || v->part.dim != o->dim)
+        if (!o || v->part.kind != PART_CUT || v->part.dim != o->dim ||
+            (reads_padding(n) && !v->part.sections.pad))
             return false;
         sections = cuts_base(x->g, o, &v->part.sections);
     }
@@ -88,6 +99,7 @@ static bool fits(const SplitCheck *x, const Node *n, const Node *whole, const Cu
         const Value *v = operand(n, i);
 
         if (!part_equal(&v->part, &part[i]) ||
+            (i >= n->n_in && v->part.sections.pad < part[i].sections.pad) ||
             !same_shape(operand(whole, i), whole_value(x, v)))
             return false;
     }
@@ -171,7 +183,7 @@ static const char *check_node(const SplitCheck *x, const Node *n)
         if (n->in[i]->part.kind == PART_PARTIAL)
             return gen_printf(x->g, "%s: %s reads %s before the parts are summed",
                               x->c->name, n->name, n->in[i]->name);
-    if (!node_is_whole(n) && !node_is_cut(x, n))
+    if ((!node_is_whole(n) || reads_padding(n)) && !node_is_cut(x, n))
         return gen_printf(x->g, "%s: the parts of %s do not make up %s", x->c->name,
                           n->name, n->op->name);
     return NULL;
@@ -182,7 +194,8 @@ static const char *check_node(const SplitCheck *x, const Node *n)
 static const char *check_param(const SplitCheck *x, const Value *v)
 {
     const ClassParam *p = &x->c->params.items[v->index];
-    int64_t sum = 0, parts = x->g->model.parts_tensor;
+    const int64_t parts = x->g->model.parts_tensor, pad = p->mark.sections.pad;
+    int64_t sum = -pad;
     bool divides = true;
 
     for (int i = 0; p->mark.kind == PART_CUT && i < p->mark.sections.n; i++) {
@@ -190,8 +203,10 @@ static const char *check_param(const SplitCheck *x, const Value *v)
         divides = divides && p->mark.sections.elems[i] % (parts * p->mark_unit) == 0;
     }
     if (!part_equal(&v->part, &p->mark) || !divides ||
-        (p->mark.kind == PART_CUT && sum != p->dim[p->mark.dim]) ||
-        v->elems * (p->mark.kind == PART_CUT ? parts : 1) != p->elems)
+        (p->mark.kind == PART_CUT && sum != p->dim[p->mark.dim]) || pad < 0 ||
+        (pad && (!p->mark_pads || pad >= v->dim[0])) ||
+        v->elems * (p->mark.kind == PART_CUT ? parts : 1) !=
+            p->elems + pad * (p->elems / p->dim[0]))
         return gen_printf(x->g, "%s: the boxes of %s are not the parameter", x->c->name,
                           p->name);
     return NULL;
@@ -216,7 +231,7 @@ static const char *check_gradient(const SplitCheck *x, const Value *v)
 static const char *check_data(const SplitCheck *x, const Value *v)
 {
     int64_t parts = x->g->model.parts_tensor;
-    const PartState whole = {0}, own = {.kind = PART_CUT, .sections = {1, &parts}};
+    const PartState whole = {0}, own = {.kind = PART_CUT, .sections = {1, &parts, 0}};
 
     if (part_equal(&v->part, v->index == DATA_PART ? &own : &whole) &&
         (v->index != DATA_PART || v->elems == 1))

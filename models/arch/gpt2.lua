@@ -26,11 +26,11 @@ end
 local function embedding(g, m)
     if not m.tied then
         return g:param { "wte.weight", { m.vocab, m.dim }, init = "normal",
-                         std = m.init_std, decay = true, cut = "rows" }
+                         std = m.init_std, decay = true, cut = { "rows", pad = true } }
     end
     -- The head reads it too: one parameter under one global name.
     return g:param { global = "transformer.wte.weight", { m.vocab, m.dim },
-                     init = "normal", std = m.init_std, decay = true, cut = "rows" }
+                     init = "normal", std = m.init_std, decay = true, cut = { "rows", pad = true } }
 end
 
 local function embed(g, m)
@@ -73,7 +73,7 @@ local function head(g, m, x)
         w = embedding(g, m)
     else
         w = g:param { "lm_head.weight", { m.vocab, m.dim }, init = "normal",
-                      std = m.init_std, decay = true, cut = "rows" }
+                      std = m.init_std, decay = true, cut = { "rows", pad = true } }
     end
     local logits = g.linear { h, w, name = "logits" }
     local loss = g.cross_entropy { logits, g:targets(), name = "loss" }

@@ -32,11 +32,11 @@ end
 
 local function embedding(g, m)
     if not m.tied then
-        return matrix(g, "embed_tokens.weight", m.vocab, m.dim, m.init_std, "rows")
+        return matrix(g, "embed_tokens.weight", m.vocab, m.dim, m.init_std, { "rows", pad = true })
     end
     -- The head reads it too: one parameter under one global name.
     return g:param { global = "model.embed_tokens.weight", { m.vocab, m.dim },
-                     init = "normal", std = m.init_std, decay = true, cut = "rows" }
+                     init = "normal", std = m.init_std, decay = true, cut = { "rows", pad = true } }
 end
 
 -- Rows of q, k, v in the fused tensor, in Hugging Face's order.
@@ -167,7 +167,7 @@ local function head(g, m, x)
     if m.tied then
         w = embedding(g, m)
     else
-        w = matrix(g, "lm_head.weight", m.vocab, m.dim, m.init_std, "rows")
+        w = matrix(g, "lm_head.weight", m.vocab, m.dim, m.init_std, { "rows", pad = true })
     end
     h = scaled(g, h, 1 / (m.logits_scaling or 1), "head_scaled") -- as good as scaled logits
     local logits = g.linear { h, w, name = "logits" }

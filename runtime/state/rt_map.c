@@ -33,6 +33,15 @@ static int boxes_of(const RtSegment *s, const RtParam *p)
     return p->boxes > 1 ? p->boxes : rt_group_ranks(s->axes);
 }
 
+/* Of the dim that boxes cut: all sections, and padding if boxes do not divide it. */
+static int64_t cut_size(const RtParam *p)
+{
+    int64_t size = p->n_sections ? 0 : p->dim[p->cut_dim];
+    for (int i = 0; i < p->n_sections; i++)
+        size += p->sections[i];
+    return size;
+}
+
 /* The boxes of one rank, the elements of one, and from one to the next. */
 static int held_boxes(const RtSegment *s, const RtParam *p)
 {
@@ -41,7 +50,7 @@ static int held_boxes(const RtSegment *s, const RtParam *p)
 
 static int64_t box_elems(const RtSegment *s, const RtParam *p)
 {
-    return p->elems / boxes_of(s, p);
+    return p->elems / p->dim[p->cut_dim] * cut_size(p) / boxes_of(s, p);
 }
 
 static int64_t box_stride(const RtSegment *s, const RtParam *p)
@@ -101,7 +110,7 @@ static bool box_part(BoxPart *b, int boxes, const RtBox *box, const SectionPiece
     for (int d = 0; d < p->n_dims; d++) {
         const bool cut = boxes > 1 && d == p->cut_dim;
         const int64_t at = cut ? piece->at : 0, end = cut ? at + piece->size : p->dim[d];
-        b->dim[d] = cut ? p->dim[d] / boxes : p->dim[d];
+        b->dim[d] = cut ? cut_size(p) / boxes : p->dim[d];
         b->first[d] = cut ? piece->first - at : 0;
         const int64_t from = box->from[d] - b->first[d], to = box->to[d] - b->first[d];
         b->from[d] = from > at ? from : at;
@@ -251,7 +260,9 @@ static void stored_between(const Rt *rt, const RtSegment *s, Between at, RtRunFn
             const int64_t first = p->offset_elems + k * box_stride(s, p);
             const int64_t before = (rt_coordinate(s, rt->rank).along * held + k) * elems;
             const int64_t from = first > at.lo ? first : at.lo;
-            const int64_t to = first + elems < at.hi ? first + elems : at.hi;
+            const int64_t left = p->elems - before; /* the last box may be padded */
+            const int64_t end = first + (elems < left ? elems : left);
+            const int64_t to = end < at.hi ? end : at.hi;
             const RtRun run = {p, id, from - at.base, before + from - first, to - from};
             if (from < to)
                 fn(ctx, &run);

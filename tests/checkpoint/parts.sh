@@ -4,7 +4,7 @@
 
 # parts_trainers: one rank with four parts, four with one each, and two times two
 parts_trainers() {
-    local sets=(parts.tensor=4 model.heads=8 model.kv_heads=4 model.head_dim=6 model.ffn=52 model.vocab=260
+    local sets=(parts.tensor=4 model.heads=8 model.kv_heads=4 model.head_dim=6 model.ffn=52 model.vocab=259
         seq=18 model.tied=true 'dtypes.param="bf16"')
     make_trainer parts1 "$llama" "${sets[@]}" &&
         make_trainer parts4 "$llama" "${sets[@]}" mesh.tensor=4 &&

@@ -4,7 +4,7 @@
 # graphs or call by call, also what an evaluation gives and a sample. The gradients are the CPU's, of all kinds of meets. Faults must be told. FULL=1: all of it;
 # else a sample by SEED.
 
-in_parts=(--set parts.tensor=4 --set model.vocab=260 --set model.heads=4 --set seq=8)
+in_parts=(--set parts.tensor=4 --set model.vocab=259 --set model.heads=4 --set seq=8)
 parts=("${in_parts[@]}" --set model.kv_heads=4 --set model.ffn=52)
 
 shared_parts() {

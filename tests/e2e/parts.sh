@@ -7,8 +7,8 @@ parts_gradients() { # NAME MODEL ARGS...
     local name=$1 model=$2 dir=$WORK/$1 n
     shift 2
     for n in 1 4; do
-        if ! generate "$dir.$n" "$model" "$@" --set parts.tensor=$n --set micro_batch=1 --set seq=16 \
-            --set global_batch=4 --set leaves=1 --set model.vocab=256 --set 'dtypes={param="f64"}' ||
+        if ! generate "$dir.$n" "$model" --set model.vocab=257 --set parts.tensor=$n --set micro_batch=1 \
+            --set seq=16 --set global_batch=4 --set leaves=1 "$@" --set 'dtypes={param="f64"}' ||
            ! build_trainer "$dir.$n" ||
            ! train "$dir.$n" "$data" 1 --threads 1 --debug-gradients "$dir.$n.gradients"; then
             bad "parts: $name trains in $n" "$dir.$n.log"
@@ -20,13 +20,13 @@ parts_gradients() { # NAME MODEL ARGS...
 
 parts_suite() {
     local outside=$ROOT/tests/e2e/outside
-    # a table of positions, whose gradient is gathered
+    # a table of positions, whose gradient is gathered; the last part has fewer tokens of the vocabulary
     parts_gradients gpt2 "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
     # norms of all heads together; of the gradient of q, k and v a part takes its piece
     parts_gradients llama "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 --set model.ffn=52 \
         --set model.qk_norm_all=true --set model.qkv_bias=true
     # values turn from tokens to columns
-    parts_gradients turned "$outside/turned.lua"
+    parts_gradients turned "$outside/turned.lua" --set model.vocab=256
     # nothing is marked
-    parts_gradients unmarked "$outside/relu_net.lua" --ops "$outside/ops"
+    parts_gradients unmarked "$outside/relu_net.lua" --set model.vocab=256 --ops "$outside/ops"
 }

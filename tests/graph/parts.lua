@@ -12,9 +12,9 @@ local run, inputs_of = graph.run, graph.inputs_of
 
 -- ---- parts of values -------------------------------------------------------------------------
 
--- Per element of part p: its place in the whole value.
+-- Per element of part p: its place in the whole value; 0 if it is padding: "cut:1:256-6".
 local function places(part, shape, p, parts)
-    local dim, text = part:match("^cut:(%d+):([%d+]+)$")
+    local dim, text = part:match("^cut:(%d+):([%d+]+)%-?%d*$")
     local list = {}
     if not dim then
         for k = 1, shape.elems do list[k] = k end
@@ -26,10 +26,13 @@ local function places(part, shape, p, parts)
         if d < dim then outer = outer * shape[d] elseif d > dim then inner = inner * shape[d] end
     end
     for o = 0, outer - 1 do
-        local at = o * shape[dim]
+        local at = 0
         for size in text:gmatch("%d+") do
             local piece = size // parts
-            for k = (at + p * piece) * inner + 1, (at + (p + 1) * piece) * inner do list[#list + 1] = k end
+            for i = at + p * piece, at + (p + 1) * piece - 1 do
+                local first = i < shape[dim] and (o * shape[dim] + i) * inner
+                for k = 1, inner do list[#list + 1] = first and first + k or 0 end
+            end
             at = at + math.tointeger(size)
         end
     end
@@ -38,9 +41,10 @@ end
 
 local function piece_of(whole, part, p, parts)
     local list, v = places(part, whole.shape, p, parts), { shape = { table.unpack(whole.shape) } }
-    for k, from in ipairs(list) do v[k] = whole[from] end
-    local dim = math.tointeger(part:match("^cut:(%d+)"))
-    if dim then v.shape[dim] = v.shape[dim] // parts end
+    for k, from in ipairs(list) do v[k] = whole[from] or 0.0 end
+    local dim, pad = part:match("^cut:(%d+):[%d+]+%-?(%d*)$")
+    dim = math.tointeger(dim)
+    if dim then v.shape[dim] = (v.shape[dim] + (tonumber(pad) or 0)) // parts end
     v.shape.elems = #v
     return v
 end
@@ -59,8 +63,9 @@ local function difference(name, part, whole, values, parts)
                 got = 0.0
                 for q = 0, parts - 1 do got = got + values[q][name][k] end
             end
-            if not (math.abs(got - whole[at]) <= 1e-12 * largest) then
-                return ("%s of part %d: %.17g, not %.17g"):format(name, p, got, whole[at])
+            local want = whole[at] or 0.0
+            if not (math.abs(got - want) <= (at > 0 and 1e-12 or 0) * largest) then
+                return ("%s of part %d: %.17g, not %.17g"):format(name, p, got, want)
             end
         end
     end

@@ -23,7 +23,7 @@ pick() {
     eval "picked=\${$((random_value + 1))}"
 }
 
-# A model whose heads, features, vocabulary and tokens PARTS divides.
+# A model whose heads, features and tokens PARTS divides.
 random_model() { # llama|gpt2 PARTS
     local kv heads
     pick 1 2 3
@@ -34,8 +34,11 @@ random_model() { # llama|gpt2 PARTS
     pick 8 16 24
     args=(--set seq="$picked" --set micro_batch=1 --set model.layers=1)
     [ "$1" = gpt2 ] && args+=(--set model.max_positions="$picked")
-    pick 1 2 3
-    args+=(--set model.vocab=$((8 * picked)) --set model.heads=$heads)
+    local rows
+    pick 16 24
+    rows=$picked
+    pick 0 1 2 # padding, where parts do not divide the rest
+    args+=(--set model.vocab=$((rows - picked)) --set model.heads=$heads)
     pick 1 2
     [ "$1" = gpt2 ] && args+=(--set model.dim=$((heads * 2 * picked)) --set model.ffn=$((24 * picked)))
     [ "$1" = llama ] && args+=(--set model.kv_heads=$kv --set model.head_dim=$((2 * picked))

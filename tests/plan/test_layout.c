@@ -12,17 +12,24 @@ static int64_t pick(uint64_t *r, int64_t lo, int64_t hi)
     return lo + (int64_t)(synth_random(r) % (uint64_t)(hi - lo + 1));
 }
 
-/* Up to eight boxes for each rank, each a piece of up to three sections of the dim. */
+/* Up to eight boxes for each rank, each a piece of up to three sections of the dim; the
+ * last box is padded if they do not divide it. */
 static void store_as_boxes(Gen *g, Param *p, uint64_t *r)
 {
     const int64_t dim = p->decl->dim[p->cut_dim];
     const int boxes = group_ranks(p->axes) << pick(r, 0, 3);
     int64_t *section = gen_alloc(g, 3 * sizeof *section), left = dim;
 
+    if (dim % boxes != 0 && p->cut_dim == 0 && (dim / boxes + 1) * (boxes - 1) < dim) {
+        p->boxes = boxes;
+        section[0] = round_up(dim, boxes);
+        p->sections = (Sections){1, section, section[0] - dim};
+        return;
+    }
     if (boxes == 1 || dim % boxes != 0)
         return;
     p->boxes = boxes;
-    p->sections = (Sections){0, section};
+    p->sections = (Sections){0, section, 0};
     for (; p->sections.n < 2 && left > boxes; p->sections.n++) {
         section[p->sections.n] = pick(r, 1, left / boxes - 1) * boxes;
         left -= section[p->sections.n];
@@ -180,17 +187,22 @@ static void check_ranks(const Gen *g, const Segment *s)
     test_that(good, "%s: ranks do not share it", s->name);
 }
 
-/* What lies between two elements of a segment: those of each parameter, once. */
+/* What lies between two elements of a segment, along all axes: those of each parameter,
+ * once. */
 static void check_between(const Gen *g, const Segment *s)
 {
-    int64_t found = 0;
+    int64_t found = 0, all = 0;
 
-    for (int64_t lo = 0; lo < s->elems; lo += 700)
-        for (int i = 0; i < s->n_params; i++)
-            found += layout_between(&g->params.items[s->params[i]], lo,
-                                    min_i64(lo + 700, s->elems));
-    test_that(found == s->used_elems, "%s: %lld elements of %lld", s->name,
-              (long long)found, (long long)s->used_elems);
+    for (int i = 0; i < s->n_params; i++) {
+        const Param *p = &g->params.items[s->params[i]];
+
+        all += p->elems;
+        for (int along = 0; along < group_ranks(s->axes); along++)
+            for (int64_t lo = 0; lo < s->elems; lo += 700)
+                found += layout_between(p, along, lo, min_i64(lo + 700, s->elems));
+    }
+    test_that(found == all, "%s: %lld elements of %lld", s->name, (long long)found,
+              (long long)all);
 }
 
 static void test_one(uint64_t seed)

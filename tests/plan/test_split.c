@@ -160,7 +160,7 @@ static bool plant_one_section(Gen *g)
     all = gen_alloc(g, sizeof *all);
     for (int i = 0; i < v->part.sections.n; i++)
         *all += v->part.sections.elems[i];
-    v->part.sections = (Sections){1, all};
+    v->part.sections = (Sections){1, all, 0};
     return true;
 }
 
@@ -181,7 +181,7 @@ static bool plant_section_of_one(Gen *g)
     elems[0] = 1;
     elems[1] = p->dim[p->mark.dim]; /* which parts divide */
     p->dim[p->mark.dim]--;
-    p->mark.sections = v->part.sections = (Sections){2, elems};
+    p->mark.sections = v->part.sections = (Sections){2, elems, 0};
     return true;
 }
 
@@ -315,6 +315,35 @@ static bool plant_own_loss(Gen *g)
     return without_meet(find_node(g, makes_loss));
 }
 
+static bool is_padded(const Class *c, const Value *v)
+{
+    (void)c;
+    return v->kind == VAL_NODE && v->part.sections.pad;
+}
+
+static bool plant_lost_padding(Gen *g)
+{
+    Value *v = find_value(g, is_padded);
+
+    if (v)
+        v->part.sections.pad = 0;
+    return v != NULL;
+}
+
+static bool plant_more_padding(Gen *g)
+{
+    for (int i = 0; i < g->classes.count; i++)
+        for (int k = 0; k < g->classes.items[i]->params.count; k++) {
+            ClassParam *p = &g->classes.items[i]->params.items[k];
+
+            if (!p->mark.sections.pad)
+                continue;
+            p->mark.sections.pad++;
+            return true;
+        }
+    return false;
+}
+
 static const SplitFault split_faults[] = {
     {"a sum is missing", plant_no_sum, "before the parts are summed", false},
     {"a gather is missing", plant_no_gather, "do not make up", false},
@@ -334,6 +363,8 @@ static const SplitFault split_faults[] = {
      false},
     {"a part has all numbers", plant_all_numbers, "parts take part as whole", false},
     {"a loss of one part's numbers", plant_own_loss, "do not make up", false},
+    {"padding that is forgotten", plant_lost_padding, "do not make up", false},
+    {"more padding than rows need", plant_more_padding, "boxes", false},
     {0},
 };
 
@@ -345,13 +376,13 @@ static void try_faults(const char *folder, const SplitFault *fault, const char *
                                         "model.kv_heads=2",
                                         "model.head_dim=6",
                                         "model.ffn=12",
-                                        "model.vocab=24",
+                                        "model.vocab=25", /* and a row of padding */
                                         "seq=8",
                                         NULL};
     static const char *const gpt2[] = {"parts.tensor=2",
                                        "model.dim=24",
                                        "model.heads=4",
-                                       "model.vocab=24",
+                                       "model.vocab=25",
                                        "seq=8",
                                        "model.max_positions=8",
                                        NULL};

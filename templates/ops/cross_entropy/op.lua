@@ -29,13 +29,13 @@ return op {
     axes = { t = "parallel", v = "reduction" },
     cuts = { t = { loss = "sum" } },
     -- Where each part has logits of some classes, their exchange is three or four numbers a token.
-    in_parts = { logits = 2, ops = function(g, n, part, parts)
+    in_parts = { logits = 2, ops = function(g, n, part, parts, size)
         local stats = g.cross_entropy_part {
-            n.logits, n.targets, part, parts = parts, vocab = n.v,
+            n.logits, n.targets, part, parts = parts, vocab = size,
             smoothing = n.smoothing, softcap = n.softcap,
         }
         local loss, lse = g.cross_entropy_join {
-            stats, n.targets, vocab = n.v, masked = n.masked, z = n.z, smoothing = n.smoothing,
+            stats, n.targets, vocab = size, masked = n.masked, z = n.z, smoothing = n.smoothing,
         }
         return { loss = loss, lse = lse }
     end },

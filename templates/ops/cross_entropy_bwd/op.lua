@@ -43,12 +43,12 @@ return op {
         t = {},
         parts = {
             logits = { 2, "v" }, dlogits = { 2, "v" }, attrs = { "parts" },
-            when = function(n) return n.part end,
+            when = function(n) return n.part end, pads = true,
         },
     },
-    in_parts = { logits = 2, ops = function(g, n, part, parts)
+    in_parts = { logits = 2, ops = function(g, n, part, parts, size)
         return { dlogits = g.cross_entropy_bwd {
-            n.logits, n.targets, n.lse, part, parts = parts, vocab = n.v, masked = n.masked,
+            n.logits, n.targets, n.lse, part, parts = parts, vocab = size, masked = n.masked,
             z = n.z, smoothing = n.smoothing, softcap = n.softcap,
         } }
     end },

@@ -28,7 +28,7 @@ return op {
         t = {}, d = {},
         parts = {
             w = { 1, "v" }, y = "sum", attrs = { "parts" },
-            when = function(n) return n.part end,
+            when = function(n) return n.part end, pads = true,
         },
     },
     in_parts = { w = 1, ops = function(g, n, part, parts)

@@ -30,11 +30,12 @@ return op {
         t = { dw = "sum" }, d = { dw = 2 },
         parts = {
             dw = 1, attrs = { "parts", "vocab" },
-            when = function(n) return n.part end,
+            when = function(n) return n.part end, pads = true,
         },
     },
-    in_parts = { dw = 1, ops = function(g, n, part, parts)
-        return { dw = g.embed_bwd { n.tokens, n.dy, part, parts = parts, vocab = n.vocab } }
+    in_parts = { dw = 1, ops = function(g, n, part, parts, size)
+        local padded = (size + parts - 1) // parts * parts
+        return { dw = g.embed_bwd { n.tokens, n.dy, part, parts = parts, vocab = padded } }
     end },
     check = function(n)
         if not n.part and n.parts ~= 0 then return "parts without part" end

@@ -7,7 +7,7 @@ return op {
     inputs = { { "x", "t k" }, { "w", "n k" } },
     outputs = { { "y", "t n", dtype = "x" } },
     axes = { t = "parallel", n = "parallel", k = "reduction" },
-    cuts = { t = {}, n = {}, k = { y = "sum" } },
+    cuts = { t = {}, n = { pads = true }, k = { y = "sum" } },
     products = function(n) return { { "nt", n.t, n.n, n.k } } end,
     flops = function(n) return 2 * n.t * n.n * n.k end,
     backward = function(g, n, d)

@@ -7,7 +7,7 @@ return op {
     inputs = { { "dy", "t n" }, { "x", "t k" } },
     outputs = { { "dw", "n k", dtype = "grad", add = true } },
     axes = { n = "parallel", k = "parallel", t = "reduction" },
-    cuts = { n = {}, k = {}, t = { dw = "sum" } },
+    cuts = { n = { pads = true }, k = {}, t = { dw = "sum" } },
     products = function(n) return { { "tn", n.n, n.k, n.t } } end,
     flops = function(n) return 2 * n.t * n.n * n.k end,
     fp8 = function(g, n)

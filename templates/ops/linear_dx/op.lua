@@ -7,7 +7,7 @@ return op {
     inputs = { { "dy", "t n" }, { "w", "n k" } },
     outputs = { { "dx", "t k", dtype = "dy" } },
     axes = { t = "parallel", k = "parallel", n = "reduction" },
-    cuts = { t = {}, k = {}, n = { dx = "sum" } },
+    cuts = { t = {}, k = {}, n = { dx = "sum", pads = true } },
     products = function(n) return { { "nn", n.t, n.k, n.n } } end,
     flops = function(n) return 2 * n.t * n.n * n.k end,
     fp8 = function(g, n)

@@ -6,7 +6,7 @@
 //@ -- A cut dim, the whole of it, and its sections: where they begin in the whole (base) and in a
 //@ -- part (at), and the size of a part's piece.
 //@ local function cut(text)
-//@     local dim, list = string.match(text, "^cut:(%d+):([%d+]+)$")
+//@     local dim, list = string.match(text, "^cut:(%d+):([%d+]+)%-?%d*$")
 //@     local c = { dim = math.tointeger(tonumber(dim)), whole = 0 }
 //@     for size in string.gmatch(list or "", "%d+") do
 //@         size = math.tointeger(tonumber(size))

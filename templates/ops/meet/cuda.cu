@@ -3,7 +3,7 @@
 //@ -- too. A sum is a balanced tree over the parts, in ${acc}, rounded once. The rest are copies.
 //@ -- Gradients are added to those of earlier micro-batches: beta is 1.
 //@ local function cut(text) -- its dim, the whole of it, and its sections: where they begin, in all
-//@     local dim, list = string.match(text, "^cut:(%d+):([%d+]+)$") -- parts and in one, and a piece
+//@     local dim, list = string.match(text, "^cut:(%d+):([%d+]+)%-?%d*$") -- parts and in one, and a piece
 //@     local c = { dim = math.tointeger(tonumber(dim)), whole = 0 }
 //@     for size in string.gmatch(list or "", "%d+") do
 //@         size = math.tointeger(tonumber(size))

@@ -5,7 +5,7 @@
 -- `from` and `to` are "whole", "partial" or "cut:2:64+32+32": along dim 2, which consists of
 -- sections of these sizes; a part has its piece of each.
 local function sections_of(state)
-    local dim, text = state:match("^cut:(%d+):([%d+]+)$")
+    local dim, text = state:match("^cut:(%d+):([%d+]+)%-?%d*$") -- padding is cut with the rest
     if not dim then return nil end
     local list = {}
     for size in text:gmatch("%d+") do list[#list + 1] = math.tointeger(size) end

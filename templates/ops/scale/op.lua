@@ -9,7 +9,7 @@ return op {
     attrs = { by = "number", rounded = { "bool", false, quiet = true } },
     outputs = { { "y", "t d", dtype = "x", alias = "x" } },
     axes = { t = "parallel", d = "parallel" },
-    cuts = { t = {}, d = {} },
+    cuts = { t = {}, d = { pads = true } },
     flops = function(n) return n.t * n.d end,
     backward = function(g, n, d)
         return { x = g.scale { d.y, by = n.by, rounded = n.rounded } }
