@@ -160,14 +160,15 @@ static bool parts_divide(Gen *g)
     for (int i = 0; i < g->params.count; i++) {
         const ClassParam *p = g->params.items[i].decl;
 
-        if (p->mark_pads && padding_fits(p, parts))
-            continue;
         for (int k = 0; p->mark.kind == PART_CUT && k < p->mark.sections.n; k++) {
             int64_t units = p->mark.sections.elems[k] / p->mark_unit;
+            int64_t can = p->mark_pads ? parts : most_parts(units);
 
-            if (most_parts(units) >= most)
+            while (p->mark_pads && can > most_parts(units) && !padding_fits(p, can))
+                can /= 2;
+            if (can >= most)
                 continue;
-            most = most_parts(units);
+            most = can;
             count = units;
             least = p;
         }

@@ -21,9 +21,9 @@ typedef struct Case {
 
 #define LLAMA(heads, kv, dim, ffn, seq)                                                  \
     "model.heads=" #heads, "model.kv_heads=" #kv, "model.head_dim=" #dim,                \
-        "model.ffn=" #ffn, "model.vocab=24", "model.layers=2", "seq=" #seq
+        "model.ffn=" #ffn, "model.vocab=29", "model.layers=2", "seq=" #seq
 #define GPT2(heads, seq)                                                                 \
-    "model.dim=24", "model.heads=" #heads, "model.vocab=24", "seq=" #seq,                \
+    "model.dim=24", "model.heads=" #heads, "model.vocab=29", "seq=" #seq,                \
         "model.max_positions=" #seq
 
 static const Case cases[] = {
