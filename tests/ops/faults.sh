@@ -137,7 +137,7 @@ if command -v g++ >/dev/null; then
     fault rmsnorm_bwd cuda.cu 's/i += ${blocks}/i += ${blocks + 1}/' 'rows that no block takes'
     fault qk_norm_bwd cuda.cu 's/head < ${heads}/head <= ${heads}/' 'a k head counts for q'
     fault embed_bwd cuda.cu 's/if (beta == 0)/if (beta != 0)/' 'clears when it should add'
-    fault linear_cross_entropy cuda.cu 's/x, x, { ldc = stride }/x, x/' \
+    fault linear_cross_entropy cuda.cu 's/rows, stride, d, x, x)/rows, v, d, x, x)/' \
         'rows of logits without their pad'
     fault adamw cuda.cu 's/elems - at < 8 ?/elems - at < 7 ?/' 'writes beyond the run'
     fault rope cuda.cu 's/if (y != qkv)/if (y == qkv)/' 'v is left out'
