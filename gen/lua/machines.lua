@@ -32,7 +32,8 @@ local gpus = {
     { "b200", arch = "sm_100a", memory = "178.3GiB", rates = { 1600, 6800, 700, 2250, 290, 195, 148 } },
     { "rtx5090", arch = "sm_120a", memory = "31.3GiB", rates = { 220, 1500, 40, 209.5, 115, 75, 170 } },
 }
--- Fitted to one measurement (H100, heads of 64, 4,096 tokens); the backward has a fixed order of sums.
+-- Their sum is fitted to one measurement (H100, heads of 64, 4,096 tokens); the backward has a fixed order of
+-- sums, so it is taken to be the slow one.
 local cudnn_rates = { attention = 400, attention_bwd = 150 }
 
 local archs = { "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103",

@@ -86,6 +86,13 @@ RT_DEVICE void ${fn}_minus(const ${x.type} *x, ${x.type} *dx, ${acc} lse, int ta
         }
         rt_store<${tag}, ${g.width}>(dx + j, v);
     }
+//@ if cols % g.width > 0 then
+    if (threadIdx.x == ${cols // g.width % g.threads}) { /* had the last access */
+        const ${acc} zero[1] = {};
+        for (int j = ${cols}; j < ${(cols // g.width + 1) * g.width}; j++)
+            rt_store<${tag}, 1>(dx + j, zero);
+    }
+//@ end
 }
 ]]
 

@@ -71,8 +71,8 @@ void rt_attention_backward(Rt *rt, const RtAttention *a, const void *q, const vo
 typedef struct RtMeet {
     RtKernel *kernel;
     int64_t blocks;
-    int64_t bytes;           /* that a part has; 0: all have one value, and no ranks join */
-    int64_t piece_bytes;     /* of these a part needs so many, in the order of parts; 0: all */
+    int64_t bytes;           /* of what one part has; 0: all have one value, nothing is exchanged */
+    int64_t piece_bytes;     /* of that, what one part needs, if consecutive; 0: all of it */
 } RtMeet;
 
 /* Joins the ranks that share the parts; then the first n parts here get what they need. */

@@ -8,7 +8,7 @@
  * outside the step's CUDA graphs put it.
  *
  * The norm is exact as on the CPU: chunk sums of squares are added as integers to the
- * control area, whose words one all-reduce adds over ranks. One rank computed each loss,
+ * control area, whose words one all-reduce adds over ranks. One rank counts each loss,
  * and it is zero elsewhere, so adding the losses is exact, too. */
 #include "cuda/rt_gpu.h"
 #include "rt_philox.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_parts.c: parts exchange what they have of a value, on the device. In: pointers to
- * what this rank's parts have, and to what they get. Out: work on the compute stream:
- * what is enqueued later may read the results, and write again what the meet has read.
+ * what this rank's parts have, and to what they get. Out: an exchange on the stream of
+ * collectives, and kernels on the compute stream, which waits for it: what is enqueued
+ * there later may read the results, and write again what the meet has read.
  *
  * 1. Each rank sends the others what they need of its parts. What it receives lies in a
  *    planned buffer, part after part; its own parts' values stay where they are.

@@ -240,7 +240,8 @@ RT_ROW A rt_row_sum(const typename D::T *x, A *part)
 }
 
 /* dx = scale exp(x - lse) - share - hot onehot(target): the gradient of a token's loss, from the
- * row's end, which was read last, so it is cached. dx may be x. */
+ * row's end, which was read last, so it is cached. What an access has behind the row becomes 0. dx
+ * may be x. */
 RT_ROW void rt_row_softmax_minus(const typename D::T *x, typename D::T *dx, A lse, int target,
                                  A scale, A share, A hot)
 {
@@ -255,6 +256,11 @@ RT_ROW void rt_row_softmax_minus(const typename D::T *x, typename D::T *dx, A ls
                 v[k] = rt_exp_of(v[k] - lse) * scale - share - (j + k == target ? hot : 0);
             rt_store<D, width>(dx + j, v);
         }
+    }
+    if (cols % width != 0 && threadIdx.x == cols / width % threads) { /* had the last access */
+        const A zero[1] = {};
+        for (int j = cols; j % width != 0; j++)
+            rt_store<D, 1>(dx + j, zero);
     }
 }
 

@@ -16,6 +16,7 @@
 
 #define KERNEL(name) extern const SimKernel sim_kernel_##name
 KERNEL(sum_rows);
+KERNEL(minus_onehot);
 KERNEL(turn_within_warps);
 KERNEL(all_of_warp);
 KERNEL(multiply);
@@ -85,6 +86,23 @@ static void test_sums(void **state)
     }
     release(x);
     release(y);
+}
+
+/* Whatever is behind a row of logits becomes 0: a product multiplies it by 0. The
+ * exponential of a 0 there overflows. */
+static void test_behind_row(void **state)
+{
+    float *row = device(sizeof *row * 12), lse = -98;
+
+    (void)state;
+    for (int i = 0; i < 12; i++)
+        row[i] = i < 9 ? -100 - (float)i : 0;
+    assert_true(launch(&sim_kernel_minus_onehot, 1, (void *[]){&row, &lse}));
+    for (int i = 0; i < 9; i++)
+        assert_true(fabsf(row[i] - expf(-2 - (float)i) + (float)(i == 2)) < 1e-6f);
+    for (int i = 9; i < 12; i++)
+        assert_true(row[i] == 0);
+    release(row);
 }
 
 static void test_warp(void **state)
@@ -254,9 +272,10 @@ static void test_launches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),     cmocka_unit_test(test_warp),
-        cmocka_unit_test(test_matrices), cmocka_unit_test(test_halves),
-        cmocka_unit_test(test_faults),   cmocka_unit_test(test_launches),
+        cmocka_unit_test(test_sums),       cmocka_unit_test(test_warp),
+        cmocka_unit_test(test_behind_row), cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_halves),     cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_launches),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

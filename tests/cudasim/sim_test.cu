@@ -2,6 +2,7 @@
 /* sim_test.cu: kernels for sim_test.c and sim_runtime_test.c: right ones, and ones with a fault
  * each. */
 #include "rt_device.h"
+#include "rt_rows.h"
 
 /* ---- right ----------------------------------------------------------------------- */
 
@@ -17,6 +18,13 @@ sum_rows(const float *x, float *y, int columns)
     if (threadIdx.x == 0) {
         y[blockIdx.x] = sum;
     }
+}
+
+/* A row of 9 in the memory of 12. */
+RT_GLOBAL(32)
+minus_onehot(float *row, float lse)
+{
+    rt_row_softmax_minus<RtF32, 9, 32, 4>(row, row, lse, 2, 1.0f, 0.0f, 1.0f);
 }
 
 /* Within a warp rt_warp_sync is enough. */

@@ -149,7 +149,7 @@ flags_of() { # sets flags
     llama_fp8) flags=("${wide[@]}" --set 'dtypes={param="bf16",linear="fp8"}' --set model.ffn=352
                       --set model.heads=4 --set model.head_dim=64) ;;
     muon_f32) flags=("${small[@]}" --set 'optimizer=muon{lr=2e-3}' --set model.kv_heads=1) ;;
-    parts_f32) flags=("${small[@]}" --set parts.tensor=4 --set seq=8 --set model.vocab=260 --set model.heads=4
+    parts_f32) flags=("${small[@]}" --set parts.tensor=4 --set seq=8 --set model.vocab=259 --set model.heads=4
                       --set model.kv_heads=4 --set model.ffn=52) ;;
     *) flags=("${small[@]}") ;;
     esac

@@ -37,7 +37,8 @@ random_model() { # llama|gpt2 PARTS
     local rows
     pick 16 24
     rows=$picked
-    pick 0 1 2 # padding, where parts do not divide the rest
+    pick 0 1 2 # padding, where parts do not divide the rest; each part has a row
+    [ "$picked" -lt $((rows / $2)) ] || picked=1
     args+=(--set model.vocab=$((rows - picked)) --set model.heads=$heads)
     pick 1 2
     [ "$1" = gpt2 ] && args+=(--set model.dim=$((heads * 2 * picked)) --set model.ffn=$((24 * picked)))

@@ -2,8 +2,8 @@
 //@ -- linear_cross_entropy: a chunk of tokens at a time: logits, then their gradient over them,
 //@ -- then the two products that use it (one, where there is no dx or no dw). Rows of logits
 //@ -- are padded to 16 bytes, and so is the number of rows of w where 16 bytes do not divide the
-//@ -- vocabulary, by zeros, which give logits and add gradients of 0: GPT-2's products of
-//@ -- 50,257 classes are 7 times as slow as those of 50,264 (H100, cuBLASLt 13.1). dw has no
+//@ -- vocabulary, by zeros, whose logits and gradients are 0: GPT-2's products of 50,257
+//@ -- classes are 7 times as slow as those of 50,264 (H100, cuBLASLt 13.1). dw has no
 //@ -- such rows; the few at its end are a product of their own. The losses are added by one
 //@ -- block at the end, in an order that the number of tokens fixes.
 //@ local rows = math.min(chunk, t)

@@ -158,7 +158,7 @@ ${line}
     }
     ${store(y, "at", "sum", g)};
 //@ else
-//@ if have then -- a pointer that a register chose would be read from memory
+//@ if have then -- an index in a register would put of[] into local memory
     const ${x.type} *of_part = from.of[0];
     RT_UNROLL
     for (int k = 1; k < ${parts}; k++)
