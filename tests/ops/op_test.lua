@@ -232,7 +232,7 @@ local bounds, grows, rounds_inside, lost_by_fp8 = table.unpack(host.part "op_tes
 -- is allowed beyond rounding
 local function compare(what, got, want, dtype, name, size, more)
     local bound, largest = bounds[dtype], 0.0
-    local part = bound[2] * (grows[name] or 1)
+    local part = bound[2] * (grows[name] and grows[name](call.attrs) or 1)
     local inside = rounds_inside[name] or name and host.rule(name).rounds_inside
     if inside and (dtype == "bf16" or dtype == "f16") then part = bound[1] end
     size = size or want

@@ -9,11 +9,17 @@ local bounds = {
     e4m3 = { 0, 0 }, e5m2 = { 0, 0 }, -- divided by powers of two, then rounded once
 }
 
+local function capped(attrs) -- 1 - tanh^2, where tanh is nearly 1
+    return (attrs.softcap or 0) > 0 and 4 or 1
+end
+
 -- Ops whose steps make small errors larger: by so much.
 local grows = {
-    newton_schulz = 50, -- singular values near 0 by 3.4445 a step
-    linear_cross_entropy = 4, -- with a softcap 1 - tanh^2, where tanh is nearly 1
-    linear_cross_entropy_alone = 4, -- the same; and a GPU's products cut the last bits of a sum off
+    newton_schulz = function() return 50 end, -- singular values near 0 by 3.4445 a step
+    linear_cross_entropy = capped,
+    linear_cross_entropy_alone = function(attrs)
+        return capped(attrs) * (host.device and 2 or 1) -- a tensor core cuts the last bits of sums off
+    end,
 }
 
 -- Ops that also round inside in bf16, so that the part of the largest value is as large.
