@@ -5,7 +5,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "math.h"
 
-#if MATH_IDENTITY != 0xd3ffbb34a3ae413f
+#if MATH_IDENTITY != 0x1188281da7aff1c5
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 

@@ -12,11 +12,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0xd3ffbb34a3ae413f
+#if MATH_IDENTITY != 0x1188281da7aff1c5
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_d3ffbb34a3ae413f
+#define math_prepare math_prepare_1188281da7aff1c5
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {

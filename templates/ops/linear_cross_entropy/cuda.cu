@@ -101,12 +101,12 @@ ${gemm(name .. "_dw_odd", "TN", odd, d, rows, x, dw, { lda = stride })}
 /* The last chunk is shorter. */
 //@   products(fn .. "_tail", tail)
 //@ end
-//@ local function add_dw(name, x, beta)
+//@ local function add_dw(indent, name, x, beta)
 //@   if dw and v > odd then
-    rt_matmul(rt, &${name}_dw, logits, ${x}, dw, ${beta});
+${indent}rt_matmul(rt, &${name}_dw, logits, ${x}, dw, ${beta});
 //@   end
 //@   if dw and odd > 0 then
-    rt_matmul(rt, &${name}_dw_odd, logits + ${v - odd}, ${x}, dw + ${(v - odd) * d}, ${beta});
+${indent}rt_matmul(rt, &${name}_dw_odd, logits + ${v - odd}, ${x}, dw + ${(v - odd) * d}, ${beta});
 //@   end
 //@ end
 
@@ -140,7 +140,7 @@ static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t 
 //@   if dx then
         rt_matmul(rt, &${fn}_dx, logits, ${head}, dx + i * ${d}, 0.0f);
 //@   end
-//@   add_dw(fn, "x + i * " .. d, "i == 0 ? beta : 1.0f")
+//@   add_dw("        ", fn, "x + i * " .. d, "i == 0 ? beta : 1.0f")
     }
 //@ else
     rt_matmul(rt, &${fn}_logits, x, ${head}, logits, 0.0f);
@@ -149,7 +149,7 @@ static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t 
 //@   if dx then
     rt_matmul(rt, &${fn}_dx, logits, ${head}, dx, 0.0f);
 //@   end
-//@   add_dw(fn, "x", "beta")
+//@   add_dw("    ", fn, "x", "beta")
 //@ end
 //@ if tail > 0 then
     const int32_t *tail_targets = targets + ${t - tail};
@@ -160,7 +160,7 @@ static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t 
 //@   if dx then
     rt_matmul(rt, &${fn}_tail_dx, logits, ${head}, dx + ${(t - tail) * d}, 0.0f);
 //@   end
-//@   add_dw(fn .. "_tail", "x + " .. (t - tail) * d, "1.0f")
+//@   add_dw("    ", fn .. "_tail", "x + " .. (t - tail) * d, "1.0f")
 //@ end
     rt_launch(rt, &${fn}_loss_kernel, 1, 1, (void *[]){ &losses, &loss });
 }
