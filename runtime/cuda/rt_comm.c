@@ -31,11 +31,8 @@ typedef struct Last {
     cudaEvent_t done;
     int64_t era;
 } Last;
-static struct {
-    Last *last; /* by subject */
-    cudaEvent_t begun;
-} queues[2];
-static cudaEvent_t detour; /* its end */
+static Last *lasts[2];           /* by RT_GATHER or RT_REDUCE, and subject */
+static cudaEvent_t begun, ended; /* of the last detour */
 /* An era ends when all streams were waited for, and where a graph begins or ends: what
  * was started in an earlier era is complete. */
 static int64_t era = 1;
@@ -62,14 +59,14 @@ void rt_comm_open(Rt *rt)
 {
     const int subjects = rt_subjects(rt->trainer);
     for (int s = 0; s < 2; s++) {
-        queues[s].begun = new_event(rt);
-        queues[s].last = calloc((size_t)subjects, sizeof *queues[s].last);
-        if (queues[s].last == NULL)
+        lasts[s] = calloc((size_t)subjects, sizeof *lasts[s]);
+        if (lasts[s] == NULL)
             rt_fail(rt, RT_EXIT_ERROR, "out of memory");
         for (int i = 0; i < subjects; i++)
-            queues[s].last[i].done = new_event(rt);
+            lasts[s][i].done = new_event(rt);
     }
-    detour = new_event(rt);
+    begun = new_event(rt);
+    ended = new_event(rt);
     rt_kernel_prepare(&place_kernel);
     RT_CUDA_CALL(rt, cudaHostAlloc((void **)&places.now, sizeof *places.now,
                                    cudaHostAllocDefault));
@@ -122,27 +119,26 @@ void rt_at(Rt *rt, int place)
 /* ---- collectives ----------------------------------------------------------------- */
 
 #ifdef RT_NCCL
-void rt_collective_start(Rt *rt, int stream, RtOp op)
-{
-    Last *last = &queues[stream].last[op.subject];
-    RT_CUDA_CALL(rt, cudaEventRecord(queues[stream].begun, rt_gpu.stream[RT_COMPUTE]));
-    RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[stream], queues[stream].begun, 0));
-    rt_execute(rt, stream, &op);
-    RT_CUDA_CALL(rt, cudaEventRecord(last->done, rt_gpu.stream[stream]));
-    last->era = era;
-}
-
 void rt_detour_begin(Rt *rt)
 {
-    const cudaEvent_t begun = queues[RT_GATHER].begun;
     RT_CUDA_CALL(rt, cudaEventRecord(begun, rt_gpu.stream[RT_COMPUTE]));
     RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_GATHER], begun, 0));
 }
 
 void rt_detour_end(Rt *rt)
 {
-    RT_CUDA_CALL(rt, cudaEventRecord(detour, rt_gpu.stream[RT_GATHER]));
-    RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE], detour, 0));
+    RT_CUDA_CALL(rt, cudaEventRecord(ended, rt_gpu.stream[RT_GATHER]));
+    RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE], ended, 0));
+}
+
+/* A detour whose end the compute stream waits for later, or not at all. */
+void rt_collective_start(Rt *rt, int stream, RtOp op)
+{
+    Last *last = &lasts[stream][op.subject];
+    rt_detour_begin(rt);
+    rt_execute(rt, stream, &op);
+    RT_CUDA_CALL(rt, cudaEventRecord(last->done, rt_gpu.stream[stream]));
+    last->era = era;
 }
 #else
 /* With one rank, it has updated everything. Nothing else is started in such a trainer's
@@ -169,7 +165,7 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
 
 void rt_collective_wait(Rt *rt, int stream, int subject)
 {
-    const Last *last = &queues[stream].last[subject];
+    const Last *last = &lasts[stream][subject];
     if (last->era == era)
         RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE], last->done, 0));
 }

@@ -99,15 +99,16 @@ void rt_gpu_open(Rt *rt)
     rt_gpu_measure(RT_OUT_CONTEXT);
     RT_CUDA_CALL(rt, cudaDeviceGetStreamPriorityRange(&least, &greatest));
     for (int s = 0; s < RT_DEVICE_STREAMS; s++) {
+        if (s == RT_REDUCE)
+            continue;
         /* Collectives have priority, or persistent products starve them; place reports
          * are small. */
         RT_CUDA_CALL(
             rt, cudaStreamCreateWithPriority(&rt_gpu.stream[s], cudaStreamNonBlocking,
                                              s == RT_COMPUTE ? least : greatest));
     }
-#ifdef RT_NCCL /* one order of all collectives: see rt_loopback.c, rt_nccl.c */
+    /* One order of all collectives: see rt_loopback.c, rt_nccl.c. */
     rt_gpu.stream[RT_REDUCE] = rt_gpu.stream[RT_GATHER];
-#endif
 }
 
 void rt_gpu_expect(Rt *rt, int64_t bytes)

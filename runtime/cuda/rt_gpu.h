@@ -22,8 +22,8 @@
     } while (0)
 _Noreturn void rt_cuda_failed(const Rt *rt, const char *call, cudaError_t error);
 
-/* Streams of the device: RT_GATHER, RT_REDUCE of rt.h, which are one between ranks, and these: of
- * the mathematics, and of progress reports to the host. */
+/* Streams of the device: RT_GATHER and RT_REDUCE of rt.h, which are one, and these: of the
+ * mathematics, and of progress reports to the host. */
 enum { RT_COMPUTE = 2, RT_PLACES = 3, RT_DEVICE_STREAMS = 4 };
 
 /* Device memory outside the arena, as measured, by owner. */
@@ -143,7 +143,7 @@ typedef struct RtTransport {
     char *(*allocate)(Rt *rt, int64_t bytes);
     void (*release)(Rt *rt, char *at);
     void (*open)(Rt *rt);
-    /* A gather; on the gather or the reduce stream, like the following ones: one between ranks. */
+    /* A gather. stream: RT_GATHER or RT_REDUCE, by which a library may choose how it moves bytes. */
     void (*gather)(Rt *rt, int stream, const RtOp *op);
     /* n parcels; those to the rank itself are omitted. What one rank sends to another arrives in
      * the order in which both name it. No pair of ranks exchanges more than most_bytes, a number
