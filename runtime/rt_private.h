@@ -121,6 +121,13 @@ static inline int rt_ranks_here(const RtShared *shared, int rank)
 
 /* ---- one rank -------------------------------------------------------------------- */
 
+/* Does it count targets and losses? Of ranks that have the same ones, as they share the parts, one
+ * does. */
+static inline bool rt_counts(const Rt *rt)
+{
+    return ((RtGroup)rt->rank & ~rt->trainer->data) == 0;
+}
+
 enum { RT_QUEUE = 64 };
 typedef struct RtQueue {
     RtOp op[RT_QUEUE];

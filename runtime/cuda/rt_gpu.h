@@ -186,11 +186,6 @@ void rt_stage_open(Rt *rt);
 /* ---- rt_parts.c ------------------------------------------------------------------ */
 
 void rt_parts_open(Rt *rt); /* of a step that is computed in parts */
-/* Of the ranks that share the parts, one counts targets and losses. */
-static inline bool rt_counts(const Rt *rt)
-{
-    return ((RtGroup)rt->rank & ~rt->trainer->data) == 0;
-}
 
 /* ---- rt_profile.c: with --profile ------------------------------------------------ */
 

@@ -115,8 +115,6 @@ void rt_evaluate(Rt *rt)
     RtState *st = rt->state;
     const RtGroup data = rt->trainer->data;
     const int data_ranks = rt_group_ranks(data);
-    const bool counts =
-        ((RtGroup)rt->rank & ~data) == 0; /* others have the same losses */
     double sum = 0;
     rt_changed_check(rt);
     st->eval_tokens = 0;
@@ -127,7 +125,7 @@ void rt_evaluate(Rt *rt)
             const int64_t mine = at + rt_group_index(data, rt->rank);
             int64_t targets;
             const double loss = evaluate(rt, base + (mine < n ? mine : n - 1), &targets);
-            if (mine < n && counts) {
+            if (mine < n && rt_counts(rt)) {
                 memcpy(&words[2 * mine], &loss, sizeof loss);
                 words[2 * mine + 1] = (uint64_t)targets;
             }

@@ -64,15 +64,15 @@ parts_faults() { # DIR
     local dir=$1 REFERENCE=parts what
     what="a part that is read before it arrives"
     parts_fault_turn 0 &&
-        parts_faulty "$dir" "$what" rt_parts.c 's/rt_detour_end(rt);//' &&
+        parts_faulty "$dir" "$what" cuda/rt_parts.c 's/rt_detour_end(rt);//' &&
         fault "$what" "no event makes it wait" "$dir"
     what="a piece from where the sender's own begins"
     parts_fault_turn 1 &&
-        parts_faulty "$dir" "$what" rt_parts.c 's/p->from\[i\] + peer \* piece/p->from[i] + p->first \/ p->here * piece/' &&
+        parts_faulty "$dir" "$what" cuda/rt_parts.c 's/p->from\[i\] + peer \* piece/p->from[i] + p->first \/ p->here * piece/' &&
         other "$what" "$dir"
     what="targets and losses that both ranks count"
     parts_fault_turn 2 &&
-        parts_faulty "$dir" "$what" rt_gpu.h 's/& ~rt->trainer->data) == 0/\& 0) == 0/' &&
+        parts_faulty "$dir" "$what" rt_private.h 's/& ~rt->trainer->data) == 0/\& 0) == 0/' &&
         other "$what" "$dir"
 }
 
@@ -80,13 +80,13 @@ parts_fault_turn() { # N: is it this run's turn? all with FULL
     [ "$FULL" = 1 ] || [ $((SEED / 3 % 3)) = "$1" ]
 }
 
-# parts_faulty DIR WHAT FILE SED: the trainer again, with a fault in a file of runtime/cuda/
+# parts_faulty DIR WHAT FILE SED: the trainer again, with a fault in a file of runtime/
 parts_faulty() {
     local runtime=$WORK/runtime_parts
     rm -rf "$runtime"
     cp -R "$ROOT/runtime" "$runtime"
-    sed -i "$4" "$runtime/cuda/$3"
-    ! cmp -s "$runtime/cuda/$3" "$ROOT/runtime/cuda/$3" &&
+    sed -i "$4" "$runtime/$3"
+    ! cmp -s "$runtime/$3" "$ROOT/runtime/$3" &&
         build_trainer "$1" CUDA_HOME="$home" RUNTIME="$runtime" && return
     bad "parts: $2: not planted" "$1.log"
     return 1
