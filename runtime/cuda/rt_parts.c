@@ -16,8 +16,6 @@
  * that started before. */
 #include "cuda/rt_gpu.h"
 
-enum { ALIGN_BYTES = 256 };
-
 _Static_assert(RT_CONTROL_LOSSES + sizeof(RtUpdate) + sizeof(RtStepIn) +
                        sizeof(RtStepOut) + sizeof(RtRound) + 256 +
                        RT_MAX_PARTS * sizeof(int32_t) <=
@@ -55,12 +53,13 @@ RtParts *rt_parts(Rt *rt)
 }
 
 #ifdef RT_NCCL
-/* The place of part q of another rank. */
-static char *received(const RtParts *p, const RtMeet *m, int q)
+/* The place of part q of another rank: the planned buffer has one for each, as large as
+ * the largest meet needs. */
+static char *received(const RtParts *p, int q)
 {
-    const Rt *rt = p->rt;
-    const int64_t stride = (m->bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-    return (char *)rt_local(rt, rt->trainer->meeting_offset) +
+    const RtTrainer *t = p->rt->trainer;
+    const int64_t stride = t->meeting_bytes / (p->all - p->here);
+    return (char *)rt_local(p->rt, t->meeting_offset) +
            (q < p->first ? q : q - p->here) * stride;
 }
 
@@ -89,7 +88,7 @@ static void receive(const RtParts *p, const RtMeet *m, const void **from)
         from[q] = p->from[i];
         if (q >= p->first && q < p->first + p->here)
             continue;
-        from[q] = received(p, m, q);
+        from[q] = received(p, q);
         rt_count_bytes(rt, rt_group_rank(group, rt->rank, peer), bytes,
                        &rt->state->met_bytes);
         parcel[n++] = (RtParcel){.peer = peer,
