@@ -6,8 +6,8 @@
  * follows and finds nothing across a meet. With one part nothing changes.
  *
  * 1. Parameters are cut as they are marked; rows of zeros are added where the mark says
- * so and parts do not divide them. Values between blocks are cut by tokens, so what lies
- * between two blocks' products is computed once (sequence parallelism).
+ *    so and parts do not divide them. Values between blocks are cut by tokens, so what
+ *    lies between two blocks' products is computed once (sequence parallelism).
  * 2. split_choose.c chooses for each node, forward and backward alike, along which axis
  *    it is cut. Hence the meets of the backward are the gradients of those of the
  *    forward: of a gather a sum, of a sum a gather, of a turn the opposite turn.
@@ -62,7 +62,7 @@ static PartState split_boundary(Gen *g, const Value *v)
 }
 
 /* Rows of zeros make parameters that parts do not divide divisible. What follows from
- * their shapes follows from the padded ones; ops that must know get the size without. */
+ * their shapes follows from the padded ones; ops that must know get both sizes. */
 static void pad_params(Split *x)
 {
     const int64_t parts = x->g->model.parts_tensor;
@@ -78,7 +78,7 @@ static void pad_params(Split *x)
         if (!p || !p->mark_pads || p->dim[0] % parts == 0)
             continue;
         *s = (Sections){.n = 1, .elems = gen_alloc(x->g, sizeof *s->elems)};
-        s->elems[0] = (p->dim[0] + parts - 1) / parts * parts;
+        s->elems[0] = round_up(p->dim[0], parts);
         s->pad = s->elems[0] - p->dim[0];
         memcpy(dim, p->dim, sizeof dim);
         dim[0] = s->elems[0];
@@ -144,7 +144,7 @@ static const char *use_parts(Gen *g, int64_t most, const ClassParam *least, int6
 /* Does each part have rows, if all but the last are as large as they can be? */
 static bool padding_fits(const ClassParam *p, int64_t parts)
 {
-    const int64_t each = (p->dim[0] + parts - 1) / parts;
+    const int64_t each = round_up(p->dim[0], parts) / parts;
 
     return each * (parts - 1) < p->dim[0];
 }

@@ -83,9 +83,10 @@ static void build(Place *x, const PartState *by)
     builder_push_value(x->b, part, x->c);
     lua_pushinteger(L, x->g->model.parts_tensor);
     lua_pushinteger(L, by->sections.elems[0] - by->sections.pad);
+    lua_pushinteger(L, by->sections.elems[0]);
     x->b->phase = n->phase;
     x->b->piece = n->piece;
-    lua_call(L, 5, 1);
+    lua_call(L, 6, 1);
     if (!lua_istable(L, -1))
         luaL_error(L, "%s: ops of its parts return %s, not a table of its outputs",
                    n->op->name, builder_show(x->g, L, -1));

@@ -21,14 +21,15 @@
 -- An axis that is not listed is never cut, and a call whose part fails the rule's `check` is not.
 -- Tests cut random cases by every axis and compare with the whole.
 --
---   in_parts = { w = 1, ops = function(g, n, part, parts, size)
+--   in_parts = { w = 1, ops = function(g, n, part, parts, size, padded)
 --     return { y = g.embed { n.tokens, n.w, part, parts = parts } }
 --   end }
 --
 -- Where w is cut along its first dim (if w is an output: the parameter whose gradient it is), the ops that
 -- the function calls take the call's place. It gets whole values, as `backward` does, and returns the call's
 -- outputs. part: i32 [parts], the parts' numbers 0, 1, ...; it is cut, so part p has [1], its own number,
--- and all parts can run one function.
+-- and all parts can run one function. size: of that dim; padded: with the zeros behind it that make it
+-- divisible by parts.
 
 local fmt = string.format
 

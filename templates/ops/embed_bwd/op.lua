@@ -33,8 +33,7 @@ return op {
             when = function(n) return n.part end, pads = true,
         },
     },
-    in_parts = { dw = 1, ops = function(g, n, part, parts, size)
-        local padded = (size + parts - 1) // parts * parts
+    in_parts = { dw = 1, ops = function(g, n, part, parts, _, padded)
         return { dw = g.embed_bwd { n.tokens, n.dy, part, parts = parts, vocab = padded } }
     end },
     check = function(n)
