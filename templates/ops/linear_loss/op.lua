@@ -8,6 +8,13 @@ local function capped(x, softcap) -- the logit, and its slope
     return softcap * t, 1 - t * t
 end
 
+-- In cuda.cu rows of logits and the number of rows of w are padded to 16 bytes: to how many, and how
+-- many of the last 16 bytes' are the vocabulary's (0: all).
+local function padded(n)
+    local each = 16 // n.elem_bytes
+    return (n.v + each - 1) // each * each, n.v % each
+end
+
 return op {
     evaluates = "linear_cross_entropy",
     arithmetic = 1,
@@ -30,13 +37,13 @@ return op {
         local rows = math.min(n.chunk, n.t)
         return (n.elem_bytes * rows * n.v + 63) // 64 * 64 + n.acc_bytes * rows
     end,
-    -- logits in rows padded to 16 bytes, the loss of each token; w with zeros below where its rows
-    -- are no such number
+    -- logits in padded rows, the loss of each token; if there is padding, w with zeros below
     workspace_cuda = function(n)
-        local row_bytes = (n.elem_bytes * n.v + 15) // 16 * 16
-        local bytes = (math.min(n.chunk, n.t) * row_bytes + 63) // 64 * 64 + n.acc_bytes * n.t
-        if row_bytes == n.elem_bytes * n.v then return bytes end
-        return (bytes + 63) // 64 * 64 + row_bytes * n.d
+        local all, odd = padded(n)
+        local logits_bytes = n.elem_bytes * math.min(n.chunk, n.t) * all
+        local bytes = (logits_bytes + 63) // 64 * 64 + n.acc_bytes * n.t
+        if odd == 0 then return bytes end
+        return (bytes + 63) // 64 * 64 + n.elem_bytes * all * n.d
     end,
     products = function(n) -- of whole chunks, then of the rest
         local rows = math.min(n.chunk, n.t)
@@ -44,17 +51,16 @@ return op {
         if n.t % rows == 0 then return { whole } end
         return { whole, { "nt", n.t % rows, n.v, n.d } }
     end,
-    products_cuda = function(n) -- of rows of logits padded to 16 bytes
-        local rows, each = math.min(n.chunk, n.t), 16 // n.elem_bytes
-        local all = (n.v + each - 1) // each * each
+    products_cuda = function(n) -- of padded rows of logits
+        local rows, all = math.min(n.chunk, n.t), padded(n)
         local whole = { "nt", rows, all, n.d, n.t // rows }
         if n.t % rows == 0 then return { whole } end
         return { whole, { "nt", n.t % rows, all, n.d } }
     end,
     -- logits, read for their sum; a copy of w with zeros below
     bytes_cuda = function(n)
-        local odd = n.v * n.elem_bytes % 16 > 0
-        return n.elem_bytes * n.t * n.v + (odd and 2 * n.elem_bytes * n.v * n.d or 0)
+        local _, odd = padded(n)
+        return n.elem_bytes * n.t * n.v + (odd > 0 and 2 * n.elem_bytes * n.v * n.d or 0)
     end,
     flops = function(n)
         return 2 * n.t * n.v * n.d + (n.smoothing > 0 and 5 or 4) * n.t * n.v
