@@ -2,15 +2,18 @@
 //@ -- meet: a thread writes adjacent elements of what part `part` needs; those it reads are adjacent,
 //@ -- too. A sum is a balanced tree over the parts, in ${acc}, rounded once. The rest are copies.
 //@ -- Gradients are added to those of earlier micro-batches: beta is 1.
-//@ local function cut(text) -- its dim, the whole of it, and its sections: where they begin, in all
-//@     local dim, list = string.match(text, "^cut:(%d+):([%d+]+)%-?%d*$") -- parts and in one, and a piece
+//@
+//@ -- A cut dim, the whole of it, and its sections: where they begin in the whole (base) and in a
+//@ -- part (at), and the size of a part's piece.
+//@ local function cut(text)
+//@     local dim, list = string.match(text, "^cut:(%d+):([%d+]+)%-?%d*$")
 //@     local c = { dim = math.tointeger(tonumber(dim)), whole = 0 }
 //@     for size in string.gmatch(list or "", "%d+") do
 //@         size = math.tointeger(tonumber(size))
 //@         c[#c + 1] = { base = c.whole, at = c.whole // parts, piece = size // parts }
 //@         c.whole = c.whole + size
 //@     end
-//@     c.part = c.whole // parts
+//@     c.held = c.whole // parts
 //@     return dim and c
 //@ end
 //@ local have, need = cut(from), cut(to)
@@ -28,10 +31,10 @@
 //@ local inner = last and elems(last.dim + 1, #shape) or 1
 //@ local middle = first and elems(first.dim + 1, last.dim - 1) or 1
 //@ local function scaled(c) return c == last and inner or 1 end
-//@ local y_cols = last and (need == last and last.part or last.whole) * inner or y.elems
-//@ local x_cols = last and (have == last and last.part or last.whole) * inner or y.elems
-//@ local y_first = first and (need == first and first.part or first.whole)
-//@ local x_first = first and (have == first and first.part or first.whole)
+//@ local y_cols = last and (need == last and last.held or last.whole) * inner or y.elems
+//@ local x_cols = last and (have == last and last.held or last.whole) * inner or y.elems
+//@ local y_first = first and (need == first and first.held or first.whole)
+//@ local x_first = first and (have == first and first.held or first.whole)
 //@ -- An access lies within a section.
 //@ local g = { width = 16 // (y.bytes // y.elems) }
 //@ while y.elems % g.width > 0 do g.width = g.width // 2 end
