@@ -118,15 +118,13 @@ static int plan_parts_on(Gen *g, int64_t parts, int64_t n, Cost *cost)
     return code;
 }
 
-enum { MOST_PARTS = 64 }; /* the most that parts.tensor may be */
-
 /* The fewest ranks along tensor that make the plan fit, where the model's parameters are
  * marked for parts. */
 static bool find_parts(Gen *g, Change *c)
 {
     const Model *m = &g->model;
     const int64_t now = m->mesh.axis[AXIS_TENSOR].degree;
-    const int64_t most = min_i64(MOST_PARTS, now * STARTED_RANKS / m->mesh.world_size);
+    const int64_t most = now * STARTED_RANKS / m->mesh.world_size;
     bool marked = false;
 
     for (int i = 0; i < g->params.count; i++)
@@ -145,7 +143,8 @@ static bool find_parts(Gen *g, Change *c)
                                    "parts.tensor = %lld with mesh.tensor = %lld, another "
                                    "numerics hash,",
                                    (long long)parts, (long long)n);
-        return code == EXIT_DONE; /* what n parts do not divide, 2 n do not */
+        return code == EXIT_DONE; /* what n parts do not divide, 2 n do not; nor are 2 n
+                                   * allowed where n are not */
     }
     return false;
 }
