@@ -87,8 +87,7 @@ static inline void rt_step_begin(Rt *rt)
 /* ---- collectives and exchanges --------------------------------------------------- */
 
 /* Enqueues a collective on a stream, RT_GATHER or RT_REDUCE, and returns before it is complete.
- * All ranks start the same ones in the same order. On CUDA, sums need RT_REDUCE and the reduce
- * dtype. */
+ * All ranks start the same ones in the same order. On CUDA, sums need the reduce dtype. */
 void rt_collective_start(Rt *rt, int stream, RtOp op);
 /* Waits for the last started collective of this subject on the stream. */
 void rt_collective_wait(Rt *rt, int stream, int subject);

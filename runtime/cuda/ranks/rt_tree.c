@@ -128,12 +128,12 @@ static void all_reduce(const Sum *s, const RtOp *op)
     spread(s, &p);
 }
 
-/* There is one staging buffer, and kernels that add one dtype. */
+/* The kernels add one dtype. */
 static void sum(Rt *rt, int stream, const RtOp *op)
 {
     const Sum s = {rt, stream, (int64_t)rt_dtype_bytes(op->dtype), op->ctas};
-    if (stream != RT_REDUCE || op->dtype != rt->trainer->reduce_dtype)
-        rt_fail(rt, RT_EXIT_ERROR, "a sum on another stream, or of another dtype: a bug");
+    if (op->dtype != rt->trainer->reduce_dtype)
+        rt_fail(rt, RT_EXIT_ERROR, "a sum of another dtype: a bug");
     if (op->order == RT_ORDER_TREE && op->kind == RT_OP_ALL_REDUCE) {
         all_reduce(&s, op);
     } else if (op->order == RT_ORDER_TREE) {
