@@ -186,6 +186,17 @@ static const char *as_written(Check *c, const Kind *k)
                                                              : " { ... }");
 }
 
+/* The values of a field that are available: not those that come later. */
+static Words values_now(Gen *g, const Field *f)
+{
+    Words now = {0};
+
+    for (int i = 0; i < f->values.count; i++)
+        if (!words_have(&f->later_values, f->values.items[i]))
+            *gen_push(g, &now) = f->values.items[i];
+    return now;
+}
+
 /* Reports the text on top of the stack: it is not one of the field's values. */
 static void unknown_word(Check *c, const Field *f, const char *path, Site site)
 {
@@ -193,6 +204,7 @@ static void unknown_word(Check *c, const Field *f, const char *path, Site site)
     const char *s = lua_tolstring(c->L, -1, &n), *help;
     const char *alike = synonym_alike(c->g, s, &f->values);
     const char *near = strlen(s) == n ? synonym_value(c->g, path, s) : NULL;
+    const Words now = values_now(c->g, f);
 
     if (strlen(s) == n && !words_have(&f->values, near ? near : ""))
         near = diag_nearest(s, f->values.items, f->values.count);
@@ -201,7 +213,7 @@ static void unknown_word(Check *c, const Field *f, const char *path, Site site)
            : words_have(&f->kinds, s)
                ? gen_printf(c->g, "write %s, without quotes",
                             as_written(c, kinds_find(&c->ld->kinds, s)))
-               : gen_printf(c->g, "use %s%s", words_join(c->g, &f->values, "\""),
+               : gen_printf(c->g, "use %s%s", words_join(c->g, &now, "\""),
                             f->more ? ";" : "");
     if (f->more)
         help = gen_printf(c->g, "%s %s", help, f->more);
@@ -225,11 +237,8 @@ static bool check_string(Check *c, const Field *f, const char *path, Site site)
         return false;
     }
     if (words_have(&f->later_values, s)) {
-        Words now = {0};
+        const Words now = values_now(c->g, f);
 
-        for (int i = 0; i < f->values.count; i++)
-            if (!words_have(&f->later_values, f->values.items[i]))
-                *gen_push(c->g, &now) = f->values.items[i];
         not_yet(c, path, site.pos, check_show(c->g, -1),
                 gen_printf(c->g, "use %s", words_join(c->g, &now, "\"")));
         return false;

@@ -98,9 +98,9 @@ static Keep *kept_blocks(Gen *g)
     return kept;
 }
 
-/* Plans the description again, in these parts on n ranks along tensor. Out: an exit code
- * and the cost, if it fits. */
-static int plan_parts_on(Gen *g, int64_t parts, int64_t n, Cost *cost)
+/* Plans the description again with some fields changed: "NAME = VALUE, ...". Out: an exit
+ * code and the cost, if it fits. */
+static int plan_with(Gen *g, const char *fields, Cost *cost)
 {
     Gen own = {.opt = g->opt, .base.silent = true};
     int code;
@@ -110,8 +110,14 @@ static int plan_parts_on(Gen *g, int64_t parts, int64_t n, Cost *cost)
     own.opt.sets = (OptionList){0};
     for (int i = 0; i < g->opt.sets.count; i++)
         *gen_push(g, &own.opt.sets) = g->opt.sets.items[i];
-    *gen_push(g, &own.opt.sets) = gen_printf(g, "parts.tensor=%lld", (long long)parts);
-    *gen_push(g, &own.opt.sets) = gen_printf(g, "mesh.tensor=%lld", (long long)n);
+    for (const char *s = fields, *end; *s; s = *end ? end + 2 : end) {
+        const char *value = strstr(s, " = ");
+
+        end = strstr(s, ", ");
+        end = end ? end : s + strlen(s);
+        *gen_push(g, &own.opt.sets) = gen_printf(g, "%.*s=%.*s", (int)(value - s), s,
+                                                 (int)(end - value - 3), value + 3);
+    }
     code = drive_passes(&own, "load", "place");
     if (code == EXIT_DONE)
         *cost = policy_cost(&own);
@@ -133,16 +139,19 @@ static bool find_parts(Gen *g, Change *c)
         return false;
     for (int64_t n = 2 * now; n <= most; n *= 2) {
         const int64_t parts = max_i64(n, m->parts_tensor);
-        const int code = plan_parts_on(g, parts, n, &c->cost);
+        const int code =
+            plan_with(g,
+                      gen_printf(g, "parts.tensor = %lld, mesh.tensor = %lld",
+                                 (long long)parts, (long long)n),
+                      &c->cost);
 
         if (code == EXIT_FIT)
             continue;
-        c->with = parts == m->parts_tensor
-                      ? gen_printf(g, "mesh.tensor = %lld", (long long)n)
-                      : gen_printf(g,
-                                   "parts.tensor = %lld with mesh.tensor = %lld, another "
-                                   "numerics hash,",
-                                   (long long)parts, (long long)n);
+        c->with = gen_printf(g, "mesh.tensor = %lld", (long long)n);
+        if (parts != m->parts_tensor)
+            c->with = gen_printf(g, "parts.tensor = %lld with %s, another numerics hash,",
+                                 (long long)parts, c->with);
+        c->ranks = m->mesh.world_size / now * n;
         return code == EXIT_DONE; /* what n parts do not divide, 2 n do not; nor are 2 n
                                    * allowed where n are not */
     }
@@ -158,13 +167,13 @@ static void judge_budget(Gen *g)
     const Keep *kept = kept_blocks(g);
     int64_t leaves[2] = {m->leaves, policy_most_leaves(g)};
     bool searched = m->recompute == RECOMPUTE_AUTO; /* it has tried that already */
-    Change changes[4] = {{"", 0, m->leaves, policy_cost(g)}}, parts;
+    Change changes[4] = {{"", 0, m->leaves, policy_cost(g), 0}}, parts;
     int n = 1;
 
     if (m->budget_bytes == 0 || changes[0].cost.bytes <= m->budget_bytes)
         return;
     if (!strcmp(g->opt.command, "tune")) {
-        policy_over_budget(g, changes, 1, NULL);
+        policy_over_budget(g, changes, 1, NULL, NULL);
         return;
     }
     for (int recompute = 0; recompute < (searched ? 1 : 2); recompute++) {
@@ -180,7 +189,7 @@ static void judge_budget(Gen *g)
             if (most)
                 text_printf(&with, "%sleaves = %lld", recompute ? ", " : "",
                             (long long)m->leaves);
-            *c = (Change){with.s, recompute + most, m->leaves, drive_try(g)};
+            *c = (Change){with.s, recompute + most, m->leaves, drive_try(g), 0};
         }
     }
     m->leaves = leaves[0];
@@ -188,7 +197,7 @@ static void judge_budget(Gen *g)
         g->blocks.items[b].keep = kept[b];
     policy_settle(g);
     g->prog = program;
-    policy_over_budget(g, changes, n, find_parts(g, &parts) ? &parts : NULL);
+    policy_over_budget(g, changes, n, find_parts(g, &parts) ? &parts : NULL, plan_with);
 }
 
 /* Are bytes for sums of gradients worth a warning? The other choice is planned, too. */

@@ -175,6 +175,14 @@ static bool parts_divide(Gen *g)
     }
     if (most >= parts)
         return true;
+    if (least && least->mark_pads) {
+        diag_add(
+            g, DIAG_ERROR, model_pos(g, "parts.tensor"), use_parts(g, most, least, count),
+            "parts.tensor: %lld parts of %lld %s leave the last none of the %lld of %s",
+            (long long)parts, (long long)((count + parts - 1) / parts),
+            unit_text(g, least, count), (long long)count, least->name);
+        return false;
+    }
     diag_add(g, DIAG_ERROR, model_pos(g, "parts.tensor"),
              use_parts(g, most, least, count),
              "parts.tensor: %lld parts do not divide %s%s%lld %s", (long long)parts,

@@ -249,10 +249,14 @@ typedef struct Change {
     int n_fields;
     int64_t leaves;
     Cost cost;
+    int64_t ranks; /* of a change of parts: how many there are then */
 } Change;
+/* Plans again with these fields. Out: an exit code and the cost, if it fits. */
+typedef int PlanWith(Gen *g, const char *fields, Cost *cost);
 /* Reports a plan over the budget, changes[0], with exit code 3, and which change fits. parts: the
- * change of parts and their ranks that fits, or NULL. */
-void policy_over_budget(Gen *g, const Change *changes, int n_changes, const Change *parts);
+ * change of parts and their ranks that fits, or NULL. plan: confirms what is proposed; NULL: estimates do. */
+void policy_over_budget(Gen *g, const Change *changes, int n_changes, const Change *parts,
+                        PlanWith *plan);
 
 /* ---- search.c -------------------------------------------------------------------- */
 

@@ -131,8 +131,10 @@ static int64_t bytes_with(const Cost *c, int64_t n, int64_t k)
 }
 
 /* Describes change c with n times the ranks of a copy and 1/k of a micro-batch; NULL if
- * that does not fit. */
-static const char *change_text(Gen *g, const Change *c, int64_t n, int64_t k)
+ * that does not fit. An estimate lacks what the change adds, as gathered weights and sums
+ * of several micro-batches, so plan has the last word. */
+static const char *change_text(Gen *g, const Change *c, int64_t n, int64_t k,
+                               PlanWith *plan)
 {
     const Model *m = &g->model;
     int64_t shards = group_ranks(mesh_cut(m, HELD_OPTIMIZER)) * n;
@@ -149,25 +151,34 @@ static const char *change_text(Gen *g, const Change *c, int64_t n, int64_t k)
     if (k > 1)
         text_printf(&t, "%smicro_batch = %lld", t.len ? ", " : "",
                     (long long)(m->micro_batch / k));
+    if (plan && (n > 1 || k > 1)) {
+        Cost cost;
+        if (plan(g, t.s, &cost) != EXIT_DONE)
+            return NULL;
+        bytes = cost.bytes;
+    }
     text_printf(&t, " needs about %s a rank", show_bytes(g, bytes));
+    if (n > 1)
+        text_printf(&t, " on %lld ranks", (long long)world);
     return t.s;
 }
 
 /* Describes the first of the given changes that fits; NULL if none does. */
-static const char *change_that_fits(Gen *g, const Change *c, bool mesh, bool batch)
+static const char *change_that_fits(Gen *g, const Change *c, bool mesh, bool batch,
+                                    PlanWith *plan)
 {
     int64_t most_batch = batch ? g->model.micro_batch : 1;
     const char *found = NULL;
     for (int64_t n = mesh ? 2 : 1; !found && n <= (mesh ? STARTED_RANKS : 1); n *= 2)
         for (int64_t k = batch ? 2 : 1; !found && k <= most_batch; k *= 2)
-            found = change_text(g, c, n, k);
+            found = change_text(g, c, n, k, plan);
     return found;
 }
 
 /* What would fit: each single change that does, or the first combination. Parts and ranks
  * that share them count as one change. */
 static const char *what_fits(Gen *g, const Change *changes, int n_changes,
-                             const Change *parts)
+                             const Change *parts, PlanWith *plan)
 {
     const char *found;
     int64_t least = changes[0].cost.bytes;
@@ -180,14 +191,15 @@ static const char *what_fits(Gen *g, const Change *changes, int n_changes,
                 int n = changes[i].n_fields + (others & 1) + (others >> 1);
                 if (n == 0 || (n > 1) != together || (together && t.len))
                     continue;
-                found = change_that_fits(g, &changes[i], others & 1, others & 2);
+                found = change_that_fits(g, &changes[i], others & 1, others & 2, plan);
                 if (found)
                     text_printf(&t, "%s%s", t.len ? "; " : "", found);
             }
         }
         if (!together && parts)
-            text_printf(&t, "%s%s needs %s a rank", t.len ? "; " : "", parts->with,
-                        show_bytes(g, parts->cost.bytes));
+            text_printf(&t, "%s%s needs %s a rank on %lld ranks", t.len ? "; " : "",
+                        parts->with, show_bytes(g, parts->cost.bytes),
+                        (long long)parts->ranks);
     }
     return t.len
                ? t.s
@@ -212,14 +224,15 @@ void policy_recompute_all(Gen *g)
     }
 }
 
-void policy_over_budget(Gen *g, const Change *changes, int n_changes, const Change *parts)
+void policy_over_budget(Gen *g, const Change *changes, int n_changes, const Change *parts,
+                        PlanWith *plan)
 {
     const Model *m = &g->model;
     Pos pos = model_pos(g, "target.memory");
     const char *path = pos.line ? "target.memory" : m->target->budget_field;
     pos = model_pos(g, path);
     diag_add(g, DIAG_ERROR, pos.line ? pos : model_pos(g, "target"),
-             what_fits(g, changes, n_changes, parts),
+             what_fits(g, changes, n_changes, parts, plan),
              "%s: the plan needs %s on each rank%s, the budget is %s", path,
              show_bytes(g, changes[0].cost.bytes),
              m->recompute == RECOMPUTE_AUTO ? " with the least memory that \"auto\" found"

@@ -74,6 +74,7 @@ void warn_sums(Gen *g, const SumChoice *choice, const Cost *then)
     const Sums s = sums_of(g, &(SumChoice){m->leaves, m->accumulate_sharded});
     const Cost now = policy_cost(g);
     const bool leaves = choice->leaves != m->leaves;
+    const char *data = m->mesh.data_ranks < m->mesh.world_size ? "data " : "";
     Pos pos = model_pos(g, leaves ? "leaves" : "accumulate");
     Text t = {.g = g};
 
@@ -96,11 +97,11 @@ void warn_sums(Gen *g, const SumChoice *choice, const Cost *then)
                             ? "; it is another numerics hash"
                             : gen_printf(g,
                                          "; it is another numerics hash, for at most "
-                                         "%lld rank%s",
-                                         (long long)choice->leaves,
+                                         "%lld %srank%s",
+                                         (long long)choice->leaves, data,
                                          choice->leaves == 1 ? "" : "s")),
-             "%s: %lld leaves on %lld rank%s keep %s, of %s a rank",
+             "%s: %lld leaves on %lld %srank%s keep %s, of %s a rank",
              leaves ? "leaves" : "accumulate", (long long)m->leaves,
-             (long long)m->mesh.data_ranks, m->mesh.data_ranks == 1 ? "" : "s", t.s,
+             (long long)m->mesh.data_ranks, data, m->mesh.data_ranks == 1 ? "" : "s", t.s,
              show_bytes(g, now.bytes));
 }

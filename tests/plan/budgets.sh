@@ -38,8 +38,17 @@ more_ranks() { # SETS TEXT
     "$FSDPGEN" plan "$ROOT/models/llama8b.lua" --target cuda "${flags[@]}" >"$WORK/plan.txt" 2>&1
     check "budget, llama8b with $1: '$2'" grep -q -- "$2" "$WORK/plan.txt"
 }
-more_ranks mesh.shard=1 "mesh.shard = 8 needs about 77.83 GiB"
+more_ranks mesh.shard=1 "mesh.shard = 8 needs about 70.32 GiB a rank on 8 ranks"
 more_ranks "mesh.shard=2 strategy=shard_optimizer" "parts.tensor = 4 with mesh.tensor = 4, another numerics hash, needs 77.09 GiB"
+
+# The estimate alone would propose recompute = "block", mesh.shard = 8, micro_batch = 1: 145.70 MiB, where the
+# plan needs 158.78. So what is proposed has been planned, and needs what the help says.
+estimated=(--set 'target=cpu{memory="150MiB"}' --set parts.tensor=4 --set mesh.shard=1)
+"$FSDPGEN" plan "$ROOT/models/demo.lua" "${estimated[@]}" >"$WORK/plan.txt" 2>&1
+check "budget, ranks that only an estimate fits: exit code" [ $? = 3 ]
+check "budget, ranks that only an estimate fits: none" grep -q 'mesh.shard or micro_batch fits: give' "$WORK/plan.txt"
+"$FSDPGEN" plan "$ROOT/models/llama8b.lua" --target cuda --set mesh.shard=8 >"$WORK/plan.txt" 2>&1
+check "budget, proposed ranks: they need that" grep -q '^memory: fits: 70.32 GiB a rank' "$WORK/plan.txt"
 
 # What does not fit is shown, too, with the same exit code: in whole, its kernels, and for programs.
 misfit() { # ARGUMENT...
@@ -85,3 +94,8 @@ in_parts 160MiB "mesh.tensor = 4" --set parts.tensor=4
 in_parts 160MiB "parts.tensor = 4 with mesh.tensor = 4, another numerics hash," --set parts.tensor=2 --set mesh.tensor=2
 in_parts 150MiB "" --set model.kv_heads=1
 in_parts 131MiB ""
+
+# Ranks along tensor see the same data: a warning that counts leaves names those that do not.
+"$FSDPGEN" plan "$ROOT/models/llama8b.lua" --target cuda --set parts.tensor=8 --set mesh.shard=1 --set mesh.tensor=8 \
+    >"$WORK/plan.txt" 2>&1
+check "leaves on ranks along tensor: data ranks are counted" grep -q '64 leaves on 1 data rank keep' "$WORK/plan.txt"
