@@ -52,7 +52,7 @@ static Section section(Image *m, uint64_t i)
     const uint64_t at = m->sections + 64 * i;
     Section s = {0};
 
-    if (i >= m->count || at < m->sections) {
+    if (i >= m->count) {
         m->cut = true;
         return s;
     }
@@ -158,6 +158,13 @@ static void read_shared(Image *m, KernelImage *image)
     }
 }
 
+/* Are `bytes` from `at` on in the file? Else `cut` is set. */
+static void must_hold(Image *m, uint64_t at, uint64_t bytes)
+{
+    m->cut |= at > m->bytes || m->bytes - at < bytes;
+}
+
+/* Reads the head. Both tables are whole then, the last things in the file. */
 static bool open_image(Image *m)
 {
     if (m->bytes < 64 || memcmp(m->at, "\177ELF\2\1", 6) || number(m, 18, 2) != NVIDIA)
@@ -165,6 +172,8 @@ static bool open_image(Image *m)
     m->sections = number(m, 40, 8);
     m->count = number(m, 60, 2);
     m->names = number(m, 62, 2);
+    must_hold(m, m->sections, 64 * m->count);
+    must_hold(m, number(m, 32, 8), 56 * number(m, 56, 2));
     return number(m, 58, 2) == 64;
 }
 

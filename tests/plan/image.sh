@@ -63,6 +63,8 @@ image_refused 'a size of 2^63' 'is cut short, or not an image' --image "$WORK/ba
 python3 "$here/image.py" "$WORK/imaged/kernels.c" "$WORK/bad.cubin" '' 5000 >"$WORK/want"
 image_refused '5000 kernels' 'is cut short, or not an image' --image "$WORK/bad.cubin"
 bytes=$(wc -c <"$WORK/image.cubin")
+head -c "$((bytes - 1))" "$WORK/image.cubin" >"$WORK/bad.cubin" # a field of the last section that plan has no use for
+image_refused 'without its last byte' 'is cut short, or not an image' --image "$WORK/bad.cubin"
 for k in 1 2 3 4 5 6; do # cut; then a byte of it, or of its head, is another one
     random "$bytes"
     head -c "$random_value" "$WORK/image.cubin" >"$WORK/bad.cubin"
