@@ -33,6 +33,7 @@ mistral_7b 7241732096
 llama8b 8030261248
 llama8b_sft 8030261248
 llama70b 70553706496
+llama70b_tp 70553706496
 llama405b 405853388800
 TABLE
     "$FSDPGEN" plan "$ROOT/models/demo.lua" --json >"$WORK/plan.json" 2>"$WORK/plan.err"
