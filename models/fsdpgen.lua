@@ -23,7 +23,7 @@
 ---@field [1] "rows"|"columns"
 ---@field unit? integer rows or columns that stay together: a head's
 ---@field sections? integer[] sizes of what lies side by side, each of which is cut
----@field pad? boolean rows that parts do not divide are padded with zeros: a vocabulary
+---@field pad? boolean rows of zeros may follow, so that parts are equal: a vocabulary
 
 ---@class (exact) fsdpgen.part
 ---@field [1] string name

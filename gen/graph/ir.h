@@ -148,7 +148,7 @@ typedef struct ClassParam {
     const char **part_name;  /* local names */
     int64_t *part_rows;
     PartState mark;               /* how parts.tensor cuts it; PART_WHOLE: it does not */
-    bool mark_pads;          /* rows that parts do not divide are padded with zeros: mark.sections */
+    bool mark_pads;          /* rows of zeros may follow, so that parts are equal: mark.sections */
     int64_t mark_unit;       /* its sections are cut between units of so many rows or columns */
     bool tied_global;        /* name is global, not local: shared between blocks */
     int piece;               /* the first piece that reads it, in forward order (span.c) */

@@ -6,8 +6,8 @@
  * follows and finds nothing across a meet. With one part nothing changes.
  *
  * 1. Parameters are cut as they are marked; rows of zeros are added where the mark says
- *    so and parts do not divide them. Values between blocks are cut by tokens, so what
- *    lies between two blocks' products is computed once (sequence parallelism).
+ *    so. Values between blocks are cut by tokens, so what lies between two blocks'
+ *    products is computed once (sequence parallelism).
  * 2. split_choose.c chooses for each node, forward and backward alike, along which axis
  *    it is cut. Hence the meets of the backward are the gradients of those of the
  *    forward: of a gather a sum, of a sum a gather, of a turn the opposite turn.
@@ -61,8 +61,24 @@ static PartState split_boundary(Gen *g, const Value *v)
     return p;
 }
 
-/* Rows of zeros make parameters that parts do not divide divisible. What follows from
- * their shapes follows from the padded ones; ops that must know get both sizes. */
+/* cuBLASLt multiplies on fast kernels where rows of logits are multiples of 16 bytes, as
+ * many as 8 rows of a vocabulary make in the narrowest dtype, bf16. All dtypes have the
+ * same rows, so that shapes do not depend on them. Without parts the ops' cuda.cu pad
+ * copies instead (linear_loss, linear_cross_entropy). */
+enum { FAST_ROWS = 8 };
+
+/* Rows that each part has of a padded parameter, the last one with zeros: a multiple of
+ * FAST_ROWS if that leaves the last part some of its own; else as few as can be. */
+static int64_t padded_rows(const ClassParam *p, int64_t parts)
+{
+    const int64_t least = round_up(p->dim[0], parts) / parts;
+    const int64_t fast = round_up(least, FAST_ROWS);
+
+    return fast * (parts - 1) < p->dim[0] ? fast : least;
+}
+
+/* Rows of zeros make all parts equal. What follows from the parameters' shapes follows
+ * from the padded ones; ops that must know get both sizes. */
 static void pad_params(Split *x)
 {
     const int64_t parts = x->g->model.parts_tensor;
@@ -75,10 +91,10 @@ static void pad_params(Split *x)
         Sections *s = p ? &p->mark.sections : NULL;
         int64_t dim[MAX_DIMS];
 
-        if (!p || !p->mark_pads || p->dim[0] % parts == 0)
+        if (!p || !p->mark_pads || padded_rows(p, parts) * parts == p->dim[0])
             continue;
         *s = (Sections){.n = 1, .elems = gen_alloc(x->g, sizeof *s->elems)};
-        s->elems[0] = round_up(p->dim[0], parts);
+        s->elems[0] = padded_rows(p, parts) * parts;
         s->pad = s->elems[0] - p->dim[0];
         memcpy(dim, p->dim, sizeof dim);
         dim[0] = s->elems[0];
@@ -141,12 +157,10 @@ static const char *use_parts(Gen *g, int64_t most, const ClassParam *least, int6
     return all;
 }
 
-/* Does each part have rows, if all but the last are as large as they can be? */
+/* Does the last part have rows of its own? All others are full. */
 static bool padding_fits(const ClassParam *p, int64_t parts)
 {
-    const int64_t each = round_up(p->dim[0], parts) / parts;
-
-    return each * (parts - 1) < p->dim[0];
+    return padded_rows(p, parts) * (parts - 1) < p->dim[0];
 }
 
 /* Whole numbers of tokens, heads and features in each part; else a message. */

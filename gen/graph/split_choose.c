@@ -287,8 +287,8 @@ static Choice choose(const Chooser *x, const Node *n)
     if (!best.part)
         luaL_error(
             x->g->L,
-            "%s: it reads a value that %s does not divide, so that it is padded, and"
-            " no cut of its rule says pads = true",
+            "%s: it reads a value that is padded with zeros for %s, and no cut of its"
+            " rule says pads = true",
             n->op->name, gen_printf(x->g, "parts.tensor = %lld", (long long)x->parts));
     return best;
 }

@@ -16,7 +16,7 @@
 --   attrs = { "heads", "kv_heads" }   attributes that a part has its share of
 --   ordered = true                the axis itself is never of sections: its order matters
 --   pads = true                   zeros at the axis' end change nothing before them, and give zeros
---                                 there: so a vocabulary that parts do not divide may be padded
+--                                 there: so the rows of a vocabulary may be padded
 --   when = function(n) ... end    false: this call cannot be cut so
 -- An axis that is not listed is never cut, and a call whose part fails the rule's `check` is not.
 -- Tests cut random cases by every axis and compare with the whole.
@@ -28,8 +28,8 @@
 -- Where w is cut along its first dim (if w is an output: the parameter whose gradient it is), the ops that
 -- the function calls take the call's place. It gets whole values, as `backward` does, and returns the call's
 -- outputs. part: i32 [parts], the parts' numbers 0, 1, ...; it is cut, so part p has [1], its own number,
--- and all parts can run one function. size: of that dim; padded: with the zeros behind it that make it
--- divisible by parts.
+-- and all parts can run one function. size: of that dim; padded: with the zeros behind it that make
+-- all parts equal.
 
 local fmt = string.format
 

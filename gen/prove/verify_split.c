@@ -8,7 +8,8 @@
  * 2. A meet turns what its input is into what its output is. All parts run one list of
  *    nodes, so they see the same meets in one order.
  * 3. A parameter's box is a piece of each section, and its gradient has the same piece.
- *    That of a whole parameter is whole.
+ *    That of a whole parameter is whole. Boxes of padded rows are as fast as the last
+ *    one's own rows let them be, and no larger.
  * 4. A block returns the parts that the next block takes; a loss is whole.
  * 5. Data is whole; of the parts' numbers each part has its own. */
 #include "graph/builder.h"
@@ -191,6 +192,20 @@ static const char *check_node(const SplitCheck *x, const Node *n)
 
 /* ---- parameters, boundaries ------------------------------------------------------ */
 
+/* Padded boxes of so many rows: no other part than the last has zeros, and it has not
+ * only them. Eights of rows are fast, so boxes are the fewest eights that hold all rows;
+ * the fewest rows only where eights leave the last part none. */
+static bool padded_well(int64_t each, int64_t parts, int64_t rows)
+{
+    const int64_t before = (parts - 1) * each, rest = each % 8;
+
+    if (before >= rows || before + each < rows)
+        return false;
+    if (rest == 0)
+        return (each - 8) * parts < rows;
+    return before + each - parts < rows && (parts - 1) * (each + 8 - rest) >= rows;
+}
+
 static const char *check_param(const SplitCheck *x, const Value *v)
 {
     const ClassParam *p = &x->c->params.items[v->index];
@@ -204,7 +219,7 @@ static const char *check_param(const SplitCheck *x, const Value *v)
     }
     if (!part_equal(&v->part, &p->mark) || !divides ||
         (p->mark.kind == PART_CUT && sum != p->dim[p->mark.dim]) || pad < 0 ||
-        (pad && (!p->mark_pads || pad >= v->dim[0])) ||
+        (p->mark_pads ? !padded_well(v->dim[0], parts, p->dim[0]) : pad > 0) ||
         v->elems * (p->mark.kind == PART_CUT ? parts : 1) !=
             p->elems + pad * (p->elems / p->dim[0]))
         return gen_printf(x->g, "%s: the boxes of %s are not the parameter", x->c->name,

@@ -32,7 +32,7 @@ static const char before_ops[] =
     "---@field unit? integer rows or columns that stay together: a head's\n"
     "---@field sections? integer[] sizes of what lies side by side, each of which is "
     "cut\n"
-    "---@field pad? boolean rows that parts do not divide are padded with zeros: a "
+    "---@field pad? boolean rows of zeros may follow, so that parts are equal: a "
     "vocabulary\n\n"
     "---@class (exact) fsdpgen.part\n"
     "---@field [1] string name\n"

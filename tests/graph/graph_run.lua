@@ -196,6 +196,22 @@ local function fill(shape, f)
     return v
 end
 
+-- Ids must be rows of the parameters that they index: those that a node reads beside tokens, not a table
+-- of positions. Of a class without such nodes any may be one.
+local function rows_of_ids(class)
+    local beside, indexed, any = {}, 1 << 30, 1 << 30
+    for _, node in ipairs(class.forward) do
+        local names = {}
+        for _, name in ipairs(node.ins) do names[name] = true end
+        for name in pairs(names.tokens and names or {}) do beside[name] = true end
+    end
+    for _, p in ipairs(class.params) do
+        if #p.shape == 2 then any = math.min(any, p.shape[1]) end
+        if #p.shape == 2 and beside[p.ident] then indexed = math.min(indexed, p.shape[1]) end
+    end
+    return indexed < 1 << 30 and indexed or any
+end
+
 local function inputs_of(class, setup, like)
     local values, tokens = {}, 0
     for k, v in pairs(setup) do values[k] = v end
@@ -210,11 +226,7 @@ local function inputs_of(class, setup, like)
         values[t.name] = fill(t.shape, function() return 2 * random() - 1 end)
         tokens = t.shape[1]
     end
-    local vocab = 1 << 30 -- ids must be rows of every parameter that ids may index
-    for _, p in ipairs(class.params) do
-        if #p.shape == 2 then vocab = math.min(vocab, p.shape[1]) end
-    end
-    local seq, masked = tokens, false
+    local vocab, seq, masked = rows_of_ids(class), tokens, false
     for _, node in ipairs(class.forward) do
         seq, masked = node.attrs.seq or seq, masked or node.attrs.masked
     end

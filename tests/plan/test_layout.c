@@ -12,17 +12,21 @@ static int64_t pick(uint64_t *r, int64_t lo, int64_t hi)
     return lo + (int64_t)(synth_random(r) % (uint64_t)(hi - lo + 1));
 }
 
-/* Up to eight boxes for each rank, each a piece of up to three sections of the dim; the
- * last box is padded if they do not divide it. */
+/* Up to eight boxes for each rank, each a piece of up to three sections of the dim; or of
+ * any size that leaves the last one some elements, and zeros behind them. */
 static void store_as_boxes(Gen *g, Param *p, uint64_t *r)
 {
     const int64_t dim = p->decl->dim[p->cut_dim];
     const int boxes = group_ranks(p->axes) << pick(r, 0, 3);
     int64_t *section = gen_alloc(g, 3 * sizeof *section), left = dim;
 
-    if (dim % boxes != 0 && p->cut_dim == 0 && (dim / boxes + 1) * (boxes - 1) < dim) {
+    if (boxes > 1 && p->cut_dim == 0 && (dim % boxes != 0 || pick(r, 0, 2) == 0)) {
+        const int64_t least = (dim + boxes - 1) / boxes, most = (dim - 1) / (boxes - 1);
+
+        if (least > most)
+            return;
         p->boxes = boxes;
-        section[0] = round_up(dim, boxes);
+        section[0] = pick(r, least, min_i64(most, least + 8)) * boxes;
         p->sections = (Sections){1, section, section[0] - dim};
         return;
     }
@@ -102,7 +106,9 @@ static void check_run(void *ctx, const Run *run)
     Walk *w = ctx;
     const Param *p = w->p;
     const int64_t ranks = group_ranks(p->axes), boxes = p->boxes ? p->boxes : ranks;
-    const int64_t grains = (p->elems / boxes + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
+    const int64_t row = p->elems / p->decl->dim[0];
+    const int64_t box = (p->elems + p->sections.pad * row) / boxes;
+    const int64_t grains = (box + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
     const Found first = find_element(p, boxes, run->element);
     const int64_t order =
         (first.box * (p->sections.n + 1) + first.section) * p->elems + run->element;

@@ -93,6 +93,39 @@ static bool plant_one_section(Gen *g)
     return false;
 }
 
+static Param *padded_param(Gen *g)
+{
+    for (int i = 0; i < g->params.count; i++)
+        if (g->params.items[i].sections.pad)
+            return &g->params.items[i];
+    return NULL;
+}
+
+/* A box has a row of zeros more than a part's kernels know, and all sums agree. */
+static bool plant_larger_boxes(Gen *g)
+{
+    Param *p = padded_param(g);
+    int64_t *rows = gen_alloc(g, sizeof *rows), row;
+
+    if (!p)
+        return false;
+    row = p->elems / p->decl->dim[0];
+    *rows = p->sections.elems[0] + p->boxes;
+    p->sections = (Sections){1, rows, p->sections.pad + p->boxes};
+    p->held_elems += row;
+    g->segments.items[p->segment].used_elems += layout_held_boxes(p) * row;
+    return true;
+}
+
+static bool plant_more_zeros(Gen *g)
+{
+    Param *p = padded_param(g);
+
+    if (p)
+        p->sections.pad++;
+    return p != NULL;
+}
+
 /* ---- meets ----------------------------------------------------------------------- */
 
 static bool plant_alone(Gen *g)
@@ -130,6 +163,10 @@ static const Fault faults[] = {
      true},
     {"the next part's gradient", plant_next_gradient, verify_unroll, "at the wrong place",
      true},
+    {"boxes with a row of zeros more", plant_larger_boxes, verify_shard,
+     "not cut as it says", true},
+    {"more zeros than boxes have room for", plant_more_zeros, verify_shard,
+     "other parameters than lie in it", false},
     {"q, k and v stored as one", plant_one_section, verify_shard, "not cut as it says",
      true},
     {"a span that joins no ranks", plant_alone, verify_schedule, "does not join", true},

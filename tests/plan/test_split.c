@@ -344,6 +344,46 @@ static bool plant_more_padding(Gen *g)
     return false;
 }
 
+/* The boxes of a padded parameter as they would be with so many rows each. */
+static bool boxes_of(Gen *g, int64_t rows)
+{
+    bool any = false;
+
+    for (int i = 0; i < g->classes.count; i++) {
+        Class *c = g->classes.items[i];
+
+        for (int k = 0; k < c->values.count; k++) {
+            Value *v = c->values.items[k];
+            ClassParam *p = v->kind == VAL_PARAM ? &c->params.items[v->index] : NULL;
+
+            if (!p || !p->mark.sections.pad)
+                continue;
+            v->elems = v->elems / v->dim[0] * rows;
+            v->dim[0] = rows;
+            p->mark.sections.elems[0] = g->model.parts_tensor * rows;
+            p->mark.sections.pad = p->mark.sections.elems[0] - p->dim[0];
+            v->part = p->mark;
+            any = true;
+        }
+    }
+    return any;
+}
+
+static bool plant_slow_boxes(Gen *g)
+{
+    return boxes_of(g, 13);
+}
+
+static bool plant_large_boxes(Gen *g)
+{
+    return boxes_of(g, 24);
+}
+
+static bool plant_empty_box(Gen *g)
+{
+    return boxes_of(g, 32);
+}
+
 static const SplitFault split_faults[] = {
     {"a sum is missing", plant_no_sum, "before the parts are summed", false},
     {"a gather is missing", plant_no_gather, "do not make up", false},
@@ -365,6 +405,9 @@ static const SplitFault split_faults[] = {
     {"a loss of one part's numbers", plant_own_loss, "do not make up", false},
     {"padding that is forgotten", plant_lost_padding, "do not make up", false},
     {"more padding than rows need", plant_more_padding, "boxes", false},
+    {"boxes of rows that are slow", plant_slow_boxes, "boxes", false},
+    {"boxes of more eights than rows need", plant_large_boxes, "boxes", false},
+    {"a box of zeros alone", plant_empty_box, "boxes", false},
     {0},
 };
 
@@ -376,7 +419,7 @@ static void try_faults(const char *folder, const SplitFault *fault, const char *
                                         "model.kv_heads=2",
                                         "model.head_dim=6",
                                         "model.ffn=12",
-                                        "model.vocab=25", /* and a row of padding */
+                                        "model.vocab=25", /* and 7 rows of padding */
                                         "seq=8",
                                         NULL};
     static const char *const gpt2[] = {"parts.tensor=2",
