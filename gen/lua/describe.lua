@@ -68,6 +68,8 @@ local function accumulation_dtype(t)
     return t.param == "f64" and "f64" or "f32"
 end
 
+local most_parts = 64 -- RT_MAX_PARTS in runtime/rt.h, as a test knows
+
 local own = "--machines FILE adds others"
 local gpu_of, cudnn_rates = machines.gpu_of, machines.cudnn_rates
 
@@ -182,7 +184,7 @@ local trainer = {
     { "parts", "table", default = {}, hash = "in",
       doc = "number of parts in which a value is computed, however many ranks share them",
       fields = {
-          { "tensor", "int", min = 1, max = 64, power_of_two = true, default = 1, neutral = 1,
+          { "tensor", "int", min = 1, max = most_parts, power_of_two = true, default = 1, neutral = 1,
             doc = "parts of heads and features, which `mesh.tensor` ranks share" },
           { "context", "int", min = 1, max = 1024, default = 1, neutral = 1, only = 1,
             doc = "parts of a sequence" },
@@ -201,7 +203,7 @@ local trainer = {
             doc = "copies of the model" },
           { "shard", "int", min = 1, max = 4096, default = 1, hash = axes.shard,
             doc = "ranks that share one copy" },
-          { "tensor", "int", min = 1, max = 64, power_of_two = true, default = 1, hash = axes.tensor,
+          { "tensor", "int", min = 1, max = most_parts, power_of_two = true, default = 1, hash = axes.tensor,
             doc = "tensor parallelism: ranks that share the parts of `parts.tensor`" },
           { "node", "int", min = 1, max = 4096,
             default = function(t)

@@ -54,6 +54,14 @@ resolves "${wide[@]}" --set model.vocab=900000 'loss.chunk_tokens = 512'
 resolves "${wide[@]}" --set loss.chunk_tokens=7 'loss.chunk_tokens = 7'
 resolves --set dtypes.linear=param 'dtypes.linear = "param"'
 resolves --set 'parts={ tensor = 1 }' 'parts.context = 1'
+# The runtime has room for as many parts as a description may have, and a rank for all of them.
+room=$(sed -n 's/^enum { RT_MAX_PARTS = \([0-9]*\) };.*/\1/p' "$ROOT/runtime/rt.h")
+resolves --set parts.tensor="$room" "parts.tensor = $room"
+resolves --set parts.tensor="$room" --set mesh.tensor="$room" "mesh.tensor = $room"
+for field in parts.tensor mesh.tensor; do
+    "$FSDPGEN" check base.lua --set "$field=$((2 * room))" >dump 2>log
+    check "$field = $((2 * room)) is too large" grep -q "$field: $((2 * room)) is too large" log
+done
 resolves --set model.rope.theta=5e5 'model.rope.theta = 500000.0'
 resolves --set seed=7 --set seed=8 'seed = 8'
 resolves --target cpu --set target.arch=x86-64-v2 'target = cpu'
