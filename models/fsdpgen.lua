@@ -387,6 +387,7 @@
 ---@class (exact) fsdpgen.op.logits_row
 ---@field [1] fsdpgen.value logits
 ---@field [2] fsdpgen.value row
+---@field [3]? fsdpgen.value part
 ---@field softcap? number
 ---@field name? string of the value
 
@@ -403,6 +404,10 @@
 ---@field c number
 ---@field eps number
 ---@field steps integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.own_box
+---@field [1] fsdpgen.value x
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.pad
@@ -605,6 +610,7 @@
 ---@field logits_row fun(call: fsdpgen.op.logits_row): fsdpgen.value
 ---@field merge_heads fun(call: fsdpgen.op.merge_heads): fsdpgen.value
 ---@field newton_schulz fun(call: fsdpgen.op.newton_schulz): fsdpgen.value
+---@field own_box fun(call: fsdpgen.op.own_box): fsdpgen.value
 ---@field pad fun(call: fsdpgen.op.pad): fsdpgen.value
 ---@field qk_norm fun(call: fsdpgen.op.qk_norm): fsdpgen.value, fsdpgen.value
 ---@field qk_norm_bwd fun(call: fsdpgen.op.qk_norm_bwd): fsdpgen.value, fsdpgen.value, fsdpgen.value
@@ -952,17 +958,17 @@
 
 ---@class (exact) fsdpgen.trainer.parts
 ---@field tensor? integer parts of heads and features, which `mesh.tensor` ranks share
----@field context? integer parts of a sequence
+---@field context? integer parts of a sequence, which `mesh.context` ranks share; with `parts.tensor` 1
 ---@field dtype? "f32" type of sums over parts
 
 ---@class (exact) fsdpgen.trainer.mesh
 ---@field replicate? integer copies of the model
 ---@field shard? integer ranks that share one copy
+---@field context? integer context parallelism: ranks that share the parts of `parts.context`
 ---@field tensor? integer tensor parallelism: ranks that share the parts of `parts.tensor`
 ---@field node? integer ranks per node: reductions sum within nodes first, so that fewer bytes cross between nodes; the cpu target simulates nodes
 ---@field expert? integer expert parallelism
 ---@field pipeline? integer pipeline stages
----@field context? integer context parallelism
 
 ---@class (exact) fsdpgen.trainer.prefetch
 ---@field forward? integer units ahead in the forward

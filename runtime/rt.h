@@ -214,7 +214,7 @@ typedef struct RtTrainer {
     RtGroup nodes;                   /* the bits of nodes; 0: one node */
     RtGroup data;                    /* ranks that compute different leaves; together, all leaves */
     int parts;                       /* parts of a step; 0 or 1: it is computed whole */
-    RtGroup tensor;                  /* ranks that share them */
+    RtGroup sharers;                 /* ranks that share them */
     RtDtype param_dtype, reduce_dtype, master_dtype, moments_dtype;
     int64_t seq_tokens, vocab;
     int64_t micro_batch;             /* sequences */
@@ -304,7 +304,7 @@ static inline void *rt_local(const Rt *rt, int64_t offset) { return rt->local + 
 /* A step may be computed in parts. Each rank along a mesh axis computes some of them, one after the
  * other. In a meet, each part gets what it needs of a value of which the parts have pieces or summands:
  * one function of all parts in order, so the result does not depend on which rank computes them. */
-enum { RT_MAX_PARTS = 64 }; /* the most that parts.tensor may be */
+enum { RT_MAX_PARTS = 64 }; /* the most that a description may ask for */
 typedef struct RtParts {
     Rt *rt;
     int here;                        /* the number of parts that this rank computes: */

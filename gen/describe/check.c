@@ -197,17 +197,19 @@ static bool writes_trainer(const Gen *g)
 static void check_mesh(Check *c, bool batches_good)
 {
     Gen *g = c->g;
-    int64_t replicate, shard, tensor, world, node;
+    int64_t replicate, shard, context, tensor, world, node;
     const Target *target;
 
     if (!value_int(c, "mesh.replicate", &replicate) ||
-        !value_int(c, "mesh.shard", &shard) || !value_int(c, "mesh.tensor", &tensor))
+        !value_int(c, "mesh.shard", &shard) || !value_int(c, "mesh.context", &context) ||
+        !value_int(c, "mesh.tensor", &tensor))
         return;
-    world = replicate * shard * tensor;
+    world = replicate * shard * context * tensor;
     if (world > MAX_RANKS) {
         COMPLAIN(c, mesh_path(c), gen_printf(g, "use at most %d ranks", MAX_RANKS),
-                 "mesh: %lld ranks (replicate %lld x shard %lld%s) are more than %d",
+                 "mesh: %lld ranks (replicate %lld x shard %lld%s%s) are more than %d",
                  (long long)world, (long long)replicate, (long long)shard,
+                 context > 1 ? gen_printf(g, " x context %lld", (long long)context) : "",
                  tensor > 1 ? gen_printf(g, " x tensor %lld", (long long)tensor) : "",
                  MAX_RANKS);
         return;
@@ -238,35 +240,54 @@ static void check_mesh(Check *c, bool batches_good)
         check_ranks(c, replicate * shard);
 }
 
-/* Ranks along tensor share the parts, each an equal number of them. */
-static void check_parts(Check *c)
+/* Ranks along an axis share its parts, each an equal number of them. */
+static void check_axis_parts(Check *c, const char *axis)
 {
+    const char *parts_path = gen_printf(c->g, "parts.%s", axis);
+    const char *mesh_path = gen_printf(c->g, "mesh.%s", axis);
     int64_t parts, ranks;
 
-    if (!value_int(c, "parts.tensor", &parts) || !value_int(c, "mesh.tensor", &ranks))
+    if (!value_int(c, parts_path, &parts) || !value_int(c, mesh_path, &ranks) ||
+        parts % ranks == 0)
         return;
-    if (parts % ranks)
-        COMPLAIN(
-            c, "mesh.tensor",
-            gen_printf(c->g,
-                       "write parts = { tensor = %lld }: it changes rounding and the "
-                       "numerics hash; the number of ranks does not",
-                       (long long)ranks),
-            "mesh.tensor: %lld ranks do not share %lld part%s (parts.tensor) equally",
-            (long long)ranks, (long long)parts, parts > 1 ? "s" : "");
+    COMPLAIN(c, mesh_path,
+             gen_printf(c->g,
+                        "write parts = { %s = %lld }: it changes rounding and the "
+                        "numerics hash; the number of ranks does not",
+                        axis, (long long)ranks),
+             "%s: %lld ranks do not share %lld part%s (%s) equally", mesh_path,
+             (long long)ranks, (long long)parts, parts > 1 ? "s" : "", parts_path);
+}
+
+static void check_parts(Check *c)
+{
+    int64_t context, tensor;
+
+    check_axis_parts(c, "tensor");
+    check_axis_parts(c, "context");
+    if (value_int(c, "parts.context", &context) &&
+        value_int(c, "parts.tensor", &tensor) && context > 1 && tensor > 1)
+        COMPLAIN(c, "parts.context", "leave out parts.tensor or parts.context",
+                 "parts.context: parts of a sequence (%lld) do not go with parts of "
+                 "heads and features (parts.tensor = %lld) yet",
+                 (long long)context, (long long)tensor);
 }
 
 /* A scale is that of a whole tensor, and no part has one. */
 static void check_linear(Check *c)
 {
+    static const char *const paths[] = {"parts.tensor", "parts.context"};
     int64_t parts = 1;
 
-    if (!strcmp(value_str(c, "dtypes.linear"), "fp8") &&
-        value_int(c, "parts.tensor", &parts) && parts > 1)
-        COMPLAIN(c, "dtypes.linear", "leave out dtypes.linear or parts.tensor",
-                 "dtypes.linear: \"fp8\" is not available with parts.tensor (%lld) yet: "
-                 "each scale is that of a whole tensor",
-                 (long long)parts);
+    if (strcmp(value_str(c, "dtypes.linear"), "fp8") != 0)
+        return;
+    for (int i = 0; i < 2; i++)
+        if (value_int(c, paths[i], &parts) && parts > 1)
+            COMPLAIN(c, "dtypes.linear",
+                     gen_printf(c->g, "leave out dtypes.linear or %s", paths[i]),
+                     "dtypes.linear: \"fp8\" is not available with %s (%lld) yet: "
+                     "each scale is that of a whole tensor",
+                     paths[i], (long long)parts);
 }
 
 static void check_dtypes(Check *c)

@@ -40,6 +40,18 @@ static void fill_groups(Check *c, Model *m)
     }
 }
 
+/* check.c refuses parts of both axes. */
+static void fill_parts(Check *c, Model *m)
+{
+    int64_t context = 1;
+
+    value_int(c, "parts.context", &context);
+    value_int(c, "parts.tensor", &m->parts);
+    m->parts_axis = context > 1 ? AXIS_CONTEXT : AXIS_TENSOR;
+    if (context > 1)
+        m->parts = context;
+}
+
 static void fill_hash_fields(Check *c, Model *m)
 {
     value_int(c, "seq", &m->seq_tokens);
@@ -72,7 +84,7 @@ static void fill_hash_fields(Check *c, Model *m)
     value_int(c, "documents.end_id", &m->document_end);
     m->loss_z = value_num(c, "loss.z");
     m->label_smoothing = value_num(c, "loss.label_smoothing");
-    value_int(c, "parts.tensor", &m->parts_tensor);
+    fill_parts(c, m);
     m->fuse = value_bool(c, "fuse");
     m->library_order = !strcmp(value_str(c, "reduction"), "library");
 }

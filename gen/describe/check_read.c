@@ -26,6 +26,16 @@ Pos model_pos(Gen *g, const char *path)
     return p ? p->pos : (Pos){.file = g->model.file};
 }
 
+const char *parts_field(Gen *g)
+{
+    return gen_printf(g, "parts.%s", axis_name(g->model.parts_axis));
+}
+
+const char *parts_mesh_field(Gen *g)
+{
+    return gen_printf(g, "mesh.%s", axis_name(g->model.parts_axis));
+}
+
 Pos place_of(Gen *g, const char *path)
 {
     char *p = gen_strdup(g, path);

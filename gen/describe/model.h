@@ -87,7 +87,9 @@ typedef struct Model {
     double loss_z, label_smoothing;
     bool packed;                        /* sequences hold documents, */
     int64_t document_end;               /* each of which ends with this token */
-    int64_t parts_tensor;    /* parts of heads and features; 1: values are whole */
+    AxisId parts_axis;                  /* what parts have: heads and features (tensor) or tokens
+                                         * (context); one axis at a time */
+    int64_t parts;                      /* along it; 1: values are whole */
     bool fuse;
     bool library_order;                 /* reduction = "library": sums over ranks one by one; then
                                          * mesh, strategy and accumulate are inside the hash */
@@ -142,7 +144,20 @@ typedef struct Model {
     int n_files;                        /* files of weights */
 } Model;
 
+/* The ranks that share the parts: how many, and their bits. */
+static inline int64_t parts_ranks(const Model *m)
+{
+    return m->mesh.axis[m->parts_axis].degree;
+}
+static inline RankBits parts_group(const Model *m)
+{
+    return m->mesh.axis[m->parts_axis].bits;
+}
+
 /* Where a field was written; path: "optimizer.lr" or "model.heads". line 0: it is a default. */
 Pos model_pos(Gen *g, const char *path);
+/* "parts.tensor", or the other axis; likewise "mesh.tensor". */
+const char *parts_field(Gen *g);
+const char *parts_mesh_field(Gen *g);
 
 #endif

@@ -93,9 +93,11 @@ static const Synonym of_mesh[] = {
      "write mesh = { shard = 8 }"},
     {" ddp dp_replicate data_parallel_replicate replicas ",
      "write mesh = { replicate = 2, shard = 4 }"},
-    {" tp tensor_parallel tensor_parallel_size ", "write mesh = { tensor = 2 }"},
+    {" tp tensor_parallel tensor_parallel_size ",
+     "write parts = { tensor = 2 }, mesh = { tensor = 2 }"},
     {" pp pipeline_parallel pipeline_parallel_size ", "write mesh = { pipeline = 2 }"},
-    {" cp sp context_parallel sequence_parallel ", "write mesh = { context = 2 }"},
+    {" cp sp context_parallel sequence_parallel ",
+     "write parts = { context = 2 }, mesh = { context = 2 }"},
     {" ep expert_parallel expert_parallel_size ", "write mesh = { expert = 2 }"},
 };
 

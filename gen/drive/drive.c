@@ -124,12 +124,13 @@ static int plan_with(Gen *g, const char *fields, Cost *cost)
     return code;
 }
 
-/* The fewest ranks along tensor that make the plan fit, where the model's parameters are
- * marked for parts. */
+/* The fewest ranks along the axis of parts that make the plan fit, where parameters are
+ * marked for them. */
 static bool find_parts(Gen *g, Change *c)
 {
     const Model *m = &g->model;
-    const int64_t now = m->mesh.axis[AXIS_TENSOR].degree;
+    const char *axis = axis_name(m->parts_axis);
+    const int64_t now = parts_ranks(m);
     const int64_t most = now * STARTED_RANKS / m->mesh.world_size;
     bool marked = false;
 
@@ -138,19 +139,18 @@ static bool find_parts(Gen *g, Change *c)
     if (!marked)
         return false;
     for (int64_t n = 2 * now; n <= most; n *= 2) {
-        const int64_t parts = max_i64(n, m->parts_tensor);
-        const int code =
-            plan_with(g,
-                      gen_printf(g, "parts.tensor = %lld, mesh.tensor = %lld",
-                                 (long long)parts, (long long)n),
-                      &c->cost);
+        const int64_t parts = max_i64(n, m->parts);
+        const int code = plan_with(g,
+                                   gen_printf(g, "parts.%s = %lld, mesh.%s = %lld", axis,
+                                              (long long)parts, axis, (long long)n),
+                                   &c->cost);
 
         if (code == EXIT_FIT)
             continue;
-        c->with = gen_printf(g, "mesh.tensor = %lld", (long long)n);
-        if (parts != m->parts_tensor)
-            c->with = gen_printf(g, "parts.tensor = %lld with %s, another numerics hash,",
-                                 (long long)parts, c->with);
+        c->with = gen_printf(g, "mesh.%s = %lld", axis, (long long)n);
+        if (parts != m->parts)
+            c->with = gen_printf(g, "parts.%s = %lld with %s, another numerics hash,",
+                                 axis, (long long)parts, c->with);
         c->ranks = m->mesh.world_size / now * n;
         return code == EXIT_DONE; /* what n parts do not divide, 2 n do not; nor are 2 n
                                    * allowed where n are not */

@@ -272,7 +272,7 @@ static const char *part_shape(Gen *g, const ClassParam *decl)
     memcpy(dim, decl->dim, sizeof dim);
     if (g->in_parts && decl->mark.kind == PART_CUT)
         dim[decl->mark.dim] =
-            (dim[decl->mark.dim] + decl->mark.sections.pad) / g->model.parts_tensor;
+            (dim[decl->mark.dim] + decl->mark.sections.pad) / g->model.parts;
     return show_shape(g, dim, decl->n_dims);
 }
 
@@ -557,8 +557,7 @@ void bind_push_binders(Steps *s)
     emit_bool(L, "in_parts", g->in_parts);
     emit_int(L, "here", plan_parts(g));
     emit_str(L, "slab_space",
-             g->in_parts && g->model.mesh.axis[AXIS_TENSOR].bits ? "rt_symmetric"
-                                                                 : "rt_local");
+             g->in_parts && parts_group(&g->model) ? "rt_symmetric" : "rt_local");
     lua_newtable(L);
     for (int k = 0; k < s->binders.count; k++) {
         const Binder *b = &s->binders.items[k];

@@ -118,9 +118,12 @@ static void push_mesh(Emit *e)
     emit_int(L, "shard", m->mesh.axis[AXIS_SHARD].degree);
     set_group(e, "replicate", m->mesh.axis[AXIS_REPLICATE].bits);
     set_group(e, "data", m->mesh.data);
-    set_group(e, "tensor", m->mesh.axis[AXIS_TENSOR].bits);
+    set_group(e, "sharers", parts_group(m));
     emit_bool(L, "in_parts", e->g->in_parts);
-    emit_int(L, "parts_tensor", m->parts_tensor);
+    emit_int(L, "n_parts", m->parts);
+    emit_str(L, "parts_axis", axis_name(m->parts_axis));
+    emit_str(L, "parts_of",
+             m->parts_axis == AXIS_CONTEXT ? "each sequence" : "heads and features");
     emit_int(L, "here", plan_parts(e->g));
     set_group(e, "all", m->mesh.all);
     set_group(e, "nodes", m->mesh.nodes);

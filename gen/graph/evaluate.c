@@ -4,7 +4,9 @@
  * a class that ends the model, with locations of its values. Out: Class.evaluate, one
  * node.
  *
- * In parts, the op computes a part's piece of the logits, and a meet makes them whole.
+ * In parts, the op computes a part's piece of the logits, or, where parts have tokens,
+ * the logits as a summand that only the part with the token has; and a meet makes them
+ * whole.
  *
  * The rule says which op that is: its `evaluates` names the op whose loss it makes. Its
  * inputs are that op's, by name, and `row`; so are its attributes. It reads what the
@@ -30,18 +32,24 @@ static const OpRule *evaluator_of(const Gen *g, const OpRule *op)
     return NULL;
 }
 
-static Value *row_value(Gen *g, Class *c)
+/* The token's row, or the number of a part, of which each part has its own. */
+static Value *number_value(Gen *g, Class *c, int kind)
 {
     Value *v = gen_alloc(g, sizeof *v);
-    int64_t one = 1;
+    int64_t *n = gen_alloc(g, sizeof *n);
 
+    *n = kind == DATA_PART ? g->model.parts : 1;
     *v = (Value){.id = -1,
                  .kind = VAL_DATA,
-                 .name = value_unique_name(g, c, data_names[DATA_ROW]),
-                 .index = DATA_ROW,
+                 .name = value_unique_name(g, c, data_names[kind]),
+                 .index = kind,
                  .loc = LOC_DATA,
-                 .loc_index = DATA_ROW};
-    value_shape(v, DT_I32, &one, 1);
+                 .loc_index = kind};
+    value_shape(v, DT_I32, n, 1);
+    if (kind == DATA_PART) {
+        v->part = (PartState){.kind = PART_CUT, .sections = {1, n, 0}};
+        split_shape(g, v);
+    }
     return v;
 }
 
@@ -52,6 +60,12 @@ static Value *input_of(const Node *loss, const char *name)
         if (!strcmp(node_operand(loss, i)->name, name))
             return loss->in[i];
     return NULL;
+}
+
+/* Is it data that no loss has? */
+static bool is_number(const char *input)
+{
+    return !strcmp(input, data_names[DATA_ROW]) || !strcmp(input, data_names[DATA_PART]);
 }
 
 /* The node whose inputs and attributes the evaluation takes, and its op: the one that
@@ -71,12 +85,17 @@ static const Node *evaluated(const Gen *g, const Class *c, const OpRule **op)
         bool all = n->part_of == loss->part_of && n->phase == PHASE_FORWARD;
 
         for (int k = 0; all && k < (*op)->n_in; k++)
-            all = !strcmp((*op)->in[k].name, data_names[DATA_ROW]) ||
-                  input_of(n, (*op)->in[k].name);
+            all = is_number((*op)->in[k].name) || input_of(n, (*op)->in[k].name);
         if (all)
             return n;
     }
     return *op ? loss : NULL;
+}
+
+/* Does a part make its tokens' loss? */
+static bool has_tokens(const Node *loss)
+{
+    return loss->in[0]->part.kind == PART_CUT && loss->in[0]->part.dim == 0;
 }
 
 /* Is the value still there after the forward? */
@@ -91,14 +110,20 @@ static void take_inputs(Gen *g, Class *c, const Node *loss, Node *n)
 {
     const OpRule *op = n->op;
 
-    n->n_in = op->n_in;
     n->in = gen_alloc(g, sizeof *n->in * (size_t)op->n_in);
     for (int i = 0; i < op->n_in; i++) {
         const char *name = op->in[i].name;
+        Value *v = is_number(name) ? NULL : input_of(loss, name);
 
-        n->in[i] =
-            strcmp(name, data_names[DATA_ROW]) ? input_of(loss, name) : row_value(g, c);
-        if (!n->in[i])
+        if (!strcmp(name, data_names[DATA_ROW]))
+            v = number_value(g, c, DATA_ROW);
+        if (!strcmp(name, data_names[DATA_PART]) && has_tokens(loss))
+            v = number_value(g, c, DATA_PART);
+        if (v)
+            n->in[n->n_in++] = v;
+        else if (op->in[i].optional)
+            n->omitted |= 1u << i;
+        else
             luaL_error(g->L, "%s: its input %s is not an input of %s, which it evaluates",
                        op->name, name, loss->op->name);
     }
@@ -186,9 +211,9 @@ static Node *whole_logits(Gen *g, const Node *n, int k)
     Node *meet = gen_alloc(g, sizeof *meet);
     const PartState all = {0};
     const Attr attrs[] = {
-        {.key = "axis", .type = ATTR_STR, .s = "tensor"},
+        {.key = "axis", .type = ATTR_STR, .s = axis_name(g->model.parts_axis)},
         {.key = "from", .type = ATTR_STR, .s = part_text(g, &piece->part)},
-        {.key = "parts", .type = ATTR_INT, .i = g->model.parts_tensor},
+        {.key = "parts", .type = ATTR_INT, .i = g->model.parts},
         {.key = "to", .type = ATTR_STR, .s = part_text(g, &all)},
     };
 
@@ -232,10 +257,12 @@ static bool add_nodes(Gen *g, Class *c, Node *n)
     for (int k = 0; cut && k < n->n_out; k++) {
         const CutOperand *o = cuts_operand(cut, n->op->out[k].name);
 
-        for (int i = 0; o && i < n->n_in; i++)
+        if (o && o->sum)
+            n->out[k]->part.kind = PART_PARTIAL;
+        for (int i = 0; o && !o->sum && i < n->n_in; i++)
             if (n->in[i]->part.kind == PART_CUT)
                 n->out[k]->part = (PartState){PART_CUT, o->dim, n->in[i]->part.sections};
-        if (n->out[k]->part.kind != PART_CUT)
+        if (n->out[k]->part.kind == PART_WHOLE)
             continue;
         n->out[k]->offset_bytes = end;
         end += round_up(n->out[k]->bytes, ARENA_ALIGN_BYTES);

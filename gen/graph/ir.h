@@ -12,8 +12,8 @@ enum { MAX_DIMS = 4 };
 
 /* The data of a micro-batch. starts: the index, in its sequence, of the first token of each token's
  * document; only with packed documents. The target of a masked token is -1. row, [1]: the token
- * whose logits evaluation returns; no architecture reads it. part, [1]: the number of the part of
- * parts.tensor that is computed; only ops that split_ops.c builds read it. */
+ * whose logits evaluation returns; no architecture reads it. part, [1]: the number of the part
+ * that is computed; only ops that split_ops.c and evaluate.c build read it. */
 enum { DATA_TOKENS, DATA_TARGETS, DATA_STARTS, DATA_ROW, DATA_PART, N_DATA };
 extern const char *const data_names[N_DATA];
 
@@ -43,7 +43,7 @@ typedef struct Value {
     int64_t elems, bytes;
     Node *def;               /* VAL_NODE */
     int def_out;
-    PartState part;               /* split.c: what each part of parts.tensor has of it; the dims above
+    PartState part;               /* split.c: what each part has of it; the dims above
                               * are of a part then */
     int index;               /* which param, input, output gradient or data; for a parameter's
                               * gradient: its position in the order of writes to that buffer */
@@ -147,7 +147,7 @@ typedef struct ClassParam {
     int n_parts;             /* Hugging Face tensors along dim 0 of a fused storage tensor */
     const char **part_name;  /* local names */
     int64_t *part_rows;
-    PartState mark;               /* how parts.tensor cuts it; PART_WHOLE: it does not */
+    PartState mark;               /* how parts cut it; PART_WHOLE: they do not */
     bool mark_pads;          /* rows of zeros may follow, so that parts are equal: mark.sections */
     int64_t mark_unit;       /* its sections are cut between units of so many rows or columns */
     bool tied_global;        /* name is global, not local: shared between blocks */

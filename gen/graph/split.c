@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* split.c: the joint graph → the same graph as each of parts.tensor parts computes it.
+/* split.c: the joint graph → the same graph as each of several parts computes it.
  * In: nodes and gradients of every class (grad), `cuts` of op rules, marks of parameters.
  * Out: Value.part, dims and attributes of one part, and meets: nodes of the op with role
  * "collective" where a node needs something else of a value than its part has. Fusion
@@ -14,6 +14,8 @@
  *    A node whose parts are other ops is replaced first: split_ops.c.
  * 3. Meets are inserted before the first node that needs them. A value is gathered again
  *    for the backward, so that what is kept is cut; a sum is made once.
+ *    With parts.context, parts have tokens all along, and weights are cut only to be
+ *    stored: a part gathers what it multiplies by, and sums its gradient to boxes.
  * 4. The gradient of a parameter that is cut is its piece, and that of a whole one is
  *    whole: where parts see different tokens they meet in a sum. Such parameters are
  *    norms and biases, so it is small. Hence ranks along the axis update them alike. */
@@ -33,6 +35,7 @@ typedef struct Split {
     Builder *b;
     Class *c;
     const OpRule *meet;   /* role "collective" */
+    const OpRule *copy;   /* role "copy" */
     Choice *choices;      /* per node of the whole graph */
     Node **part_nodes;    /* and what a part computes */
     PartState *out_parts; /* of the block's outputs, as they must be */
@@ -63,8 +66,8 @@ static PartState split_boundary(Gen *g, const Value *v)
 
 /* cuBLASLt multiplies on fast kernels where rows of logits are multiples of 16 bytes, as
  * many as 8 rows of a vocabulary make in the narrowest dtype, bf16. All dtypes have the
- * same rows, so that shapes do not depend on them. Without parts the ops' cuda.cu pad
- * copies instead (linear_loss, linear_cross_entropy). */
+ * same rows, so that shapes do not depend on them. Without parts the loss ops' cuda.cu
+ * pad copies instead. */
 enum { FAST_ROWS = 8 };
 
 /* Rows that each part has of a padded parameter, the last one with zeros: a multiple of
@@ -81,7 +84,7 @@ static int64_t padded_rows(const ClassParam *p, int64_t parts)
  * from the padded ones; ops that must know get both sizes. */
 static void pad_params(Split *x)
 {
-    const int64_t parts = x->g->model.parts_tensor;
+    const int64_t parts = x->g->model.parts;
     Class *c = x->c;
     bool any = false;
 
@@ -104,6 +107,30 @@ static void pad_params(Split *x)
     for (int i = 0; any && i < c->nodes.count; i++) {
         x->b->blame = c->nodes.items[i]->pos;
         infer_node(x->g, c->nodes.items[i]);
+    }
+}
+
+/* Parts of tokens need all of each parameter, so it is cut only to be stored: along the
+ * first dim of a table or weight that parts divide. Norms and biases are whole
+ * everywhere, and so is all of it if the optimizer treats matrices as a whole. */
+static void mark_for_storage(const Split *x)
+{
+    const int64_t parts = x->g->model.parts;
+    const bool whole = optimizer_rule(x->g, USE_MATRIX);
+
+    for (int i = 0; i < x->c->params.count; i++) {
+        ClassParam *p = &x->c->params.items[i];
+
+        p->mark = (PartState){0};
+        p->mark_unit = 1;
+        p->mark_pads = false;
+        for (int d = 0; p->n_dims == 2 && d < 2 && p->mark.kind == PART_WHOLE; d++) {
+            if (p->dim[d] % parts || whole)
+                continue;
+            p->mark = (PartState){.kind = PART_CUT, .dim = d, .sections = {.n = 1}};
+            p->mark.sections.elems = gen_alloc(x->g, sizeof *p->mark.sections.elems);
+            p->mark.sections.elems[0] = p->dim[d];
+        }
     }
 }
 
@@ -144,7 +171,7 @@ static const char *unit_text(Gen *g, const ClassParam *p, int64_t count)
  */
 static const char *use_parts(Gen *g, int64_t most, const ClassParam *least, int64_t count)
 {
-    const int64_t parts = g->model.parts_tensor, enough = round_up(count, parts);
+    const int64_t parts = g->model.parts, enough = round_up(count, parts);
     const char *all = gen_printf(g, "use %lld", (long long)most);
 
     if (most == 1)
@@ -166,12 +193,12 @@ static bool padding_fits(const ClassParam *p, int64_t parts)
 /* Whole numbers of tokens, heads and features in each part; else a message. */
 static bool parts_divide(Gen *g)
 {
-    const int64_t parts = g->model.parts_tensor;
+    const int64_t parts = g->model.parts;
     const int64_t tokens = g->model.micro_batch * g->model.seq_tokens;
     int64_t most = most_parts(tokens), count = tokens;
     const ClassParam *least = NULL;
 
-    for (int i = 0; i < g->params.count; i++) {
+    for (int i = 0; g->model.parts_axis == AXIS_TENSOR && i < g->params.count; i++) {
         const ClassParam *p = g->params.items[i].decl;
 
         for (int k = 0; p->mark.kind == PART_CUT && k < p->mark.sections.n; k++) {
@@ -197,10 +224,9 @@ static bool parts_divide(Gen *g)
             unit_text(g, least, count), (long long)count, least->name);
         return false;
     }
-    diag_add(g, DIAG_ERROR, model_pos(g, "parts.tensor"),
-             use_parts(g, most, least, count),
-             "parts.tensor: %lld parts do not divide %s%s%lld %s", (long long)parts,
-             least ? least->name : "micro_batch * seq",
+    diag_add(g, DIAG_ERROR, model_pos(g, parts_field(g)),
+             use_parts(g, most, least, count), "%s: %lld parts do not divide %s%s%lld %s",
+             parts_field(g), (long long)parts, least ? least->name : "micro_batch * seq",
              least && least->mark.sections.n > 1 ? ", of which a section has "
              : least                             ? ", which has "
                                                  : ", which is ",
@@ -223,9 +249,9 @@ static Node *new_meet(Split *x, Value *v, const PartState *to, const char *name)
 {
     Gen *g = x->g;
     Attr attrs[] = {
-        {.key = "axis", .type = ATTR_STR, .s = "tensor"},
+        {.key = "axis", .type = ATTR_STR, .s = axis_name(g->model.parts_axis)},
         {.key = "from", .type = ATTR_STR, .s = part_text(g, &v->part)},
-        {.key = "parts", .type = ATTR_INT, .i = g->model.parts_tensor},
+        {.key = "parts", .type = ATTR_INT, .i = g->model.parts},
         {.key = "to", .type = ATTR_STR, .s = part_text(g, to)},
     };
     Node *n = builder_node(x->b, x->meet, &v, attrs, 4, name);
@@ -243,9 +269,21 @@ static const char *meet_word(const PartState *from, const PartState *to)
     return from->kind == PART_WHOLE ? "piece" : "turned";
 }
 
+/* What meets take of a parameter's box: peers read values, not weights. */
+static Value *box_copy(Split *x, Value *box)
+{
+    Node *n =
+        builder_node(x->b, x->copy, &box, NULL, 0, gen_printf(x->g, "%s_box", box->name));
+
+    n->out[0]->part = box->part;
+    *gen_push(x->g, &x->order) = n;
+    return n->out[0];
+}
+
 /* v as a node of this phase and piece needs it. */
 static Value *as_part(Split *x, Value *v, const PartState *to, Phase phase, int piece)
 {
+    Value *from;
     Meet *m;
 
     if (part_equal(&v->part, to))
@@ -260,8 +298,9 @@ static Value *as_part(Split *x, Value *v, const PartState *to, Phase phase, int 
     x->b->piece = piece;
     m = gen_push(x->g, &x->meets);
     *m = (Meet){v, phase, *to, NULL};
+    from = v->kind == VAL_PARAM && v->part.kind == PART_CUT ? box_copy(x, v) : v;
     m->value =
-        new_meet(x, v, to, gen_printf(x->g, "%s_%s", v->name, meet_word(&v->part, to)))
+        new_meet(x, from, to, gen_printf(x->g, "%s_%s", v->name, meet_word(&v->part, to)))
             ->out[0];
     *gen_push(x->g, &x->order) = m->value->def;
     return m->value;
@@ -403,22 +442,25 @@ static bool run_protected(Split *x, lua_CFunction run)
 
 void split_graph(Gen *g)
 {
-    const OpRule *meet = ops_role(g, "collective");
+    const OpRule *meet = ops_role(g, "collective"), *copy = ops_role(g, "copy");
     const int n = g->classes.count;
     Split *all;
 
-    if (g->model.parts_tensor <= 1 || !parts_divide(g))
+    if (g->model.parts <= 1 || !parts_divide(g))
         return;
-    if (!meet) {
-        diag_add(g, DIAG_ERROR, model_pos(g, "parts.tensor"),
+    if (!meet || !copy) {
+        diag_add(g, DIAG_ERROR, model_pos(g, parts_field(g)),
                  "an op of --ops has its name: give that another one",
-                 "parts.tensor: no op has role = \"collective\" to exchange values");
+                 "%s: no op has role = \"%s\", which parts need", parts_field(g),
+                 meet ? "copy" : "collective");
         return;
     }
     all = gen_alloc(g, sizeof *all * (size_t)(n + 1));
     for (int i = 0; i < n; i++) {
         all[i] =
-            (Split){.g = g, .b = builder_get(g), .c = g->classes.items[i], .meet = meet};
+            (Split){g, builder_get(g), g->classes.items[i], meet, copy, .order = {0}};
+        if (g->model.parts_axis == AXIS_CONTEXT)
+            mark_for_storage(&all[i]);
         if (!run_protected(&all[i], run_choose))
             return;
     }

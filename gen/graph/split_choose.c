@@ -8,7 +8,11 @@
  * is taken: first the one that moves the fewest bytes of cut parameters and their
  * gradients (a mark says where these lie), then one that divides the work, then the one
  * that moves the fewest bytes of other values, then the one that needs the fewest inputs
- * otherwise than they are. */
+ * otherwise than they are.
+ *
+ * Parts of tokens (parts.context) have whole weights: a node is cut by tokens wherever
+ * its rule allows it, and otherwise, as attention, by heads. A node that could only do
+ * the work of all parts is refused. */
 #include "graph/graph.h"
 
 #include <string.h>
@@ -37,6 +41,7 @@ typedef struct Chooser {
 typedef struct Price {
     double param_bytes;
     bool whole; /* every part does all the work */
+    bool cuts_weights;
     double bytes;
     int changes; /* inputs that are not as they are needed, pieces of whole ones too */
 } Price;
@@ -47,9 +52,9 @@ void split_shape(const Gen *g, Value *v)
 {
     if (v->part.kind != PART_CUT)
         return;
-    v->dim[v->part.dim] /= g->model.parts_tensor;
-    v->elems /= g->model.parts_tensor;
-    v->bytes /= g->model.parts_tensor;
+    v->dim[v->part.dim] /= g->model.parts;
+    v->elems /= g->model.parts;
+    v->bytes /= g->model.parts;
 }
 
 static Attr *part_attrs(Gen *g, const Node *n, const Cut *cut)
@@ -61,7 +66,7 @@ static Attr *part_attrs(Gen *g, const Node *n, const Cut *cut)
     for (int i = 0; cut && i < n->n_attrs; i++)
         for (int k = 0; k < cut->n_attrs; k++)
             if (!strcmp(attrs[i].key, cut->attrs[k]))
-                attrs[i].i /= g->model.parts_tensor;
+                attrs[i].i /= g->model.parts;
     return attrs;
 }
 
@@ -229,9 +234,10 @@ static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
             needed(x, v, n->phase, &part[i]) ? 0 : moved(x, v, &v->part, &part[i]);
 
         price.changes += !part_equal(&v->part, &part[i]);
-        if (v->kind == VAL_PARAM)
+        if (v->kind == VAL_PARAM) {
             price.param_bytes += bytes;
-        else
+            price.cuts_weights = price.cuts_weights || part[i].kind == PART_CUT;
+        } else
             price.bytes += bytes;
     }
     for (int i = 0; i < n->n_out; i++) {
@@ -243,6 +249,7 @@ static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
 
             const double bytes = moved(x, v, made, &want);
 
+            price.cuts_weights = price.cuts_weights || made->kind == PART_CUT;
             if (want.kind == PART_CUT)
                 price.param_bytes += bytes;
             else
@@ -252,8 +259,22 @@ static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
     return price;
 }
 
-static bool cheaper(const Price *a, const Price *b)
+/* Parts of tokens have whole weights, wherever they have whole sequences or need none. */
+static bool cheaper_by_tokens(const Price *a, const Price *b)
 {
+    if (a->whole != b->whole)
+        return b->whole;
+    if (a->cuts_weights != b->cuts_weights)
+        return b->cuts_weights;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes;
+    return a->changes < b->changes;
+}
+
+static bool cheaper(const Chooser *x, const Price *a, const Price *b)
+{
+    if (x->g->model.parts_axis == AXIS_CONTEXT)
+        return cheaper_by_tokens(a, b);
     if (a->param_bytes != b->param_bytes)
         return a->param_bytes < b->param_bytes;
     if (a->whole != b->whole)
@@ -261,6 +282,53 @@ static bool cheaper(const Price *a, const Price *b)
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes;
     return a->changes < b->changes;
+}
+
+/* "heads (16) and kv_heads (4)"; *most: so many parts divide them. */
+static const char *divided_attrs(Gen *g, const Node *n, const Cut *cut, int64_t *most)
+{
+    Text t = {.g = g};
+
+    for (int i = 0; i < n->n_attrs; i++)
+        for (int k = 0; k < cut->n_attrs; k++) {
+            if (strcmp(n->attrs[i].key, cut->attrs[k]) != 0)
+                continue;
+            *most = min_i64(*most, n->attrs[i].i & -n->attrs[i].i);
+            text_printf(&t, "%s%s (%lld)", t.len ? " and " : "", cut->attrs[k],
+                        (long long)n->attrs[i].i);
+        }
+    return t.s;
+}
+
+/* Each part of a sequence would do the work of all: the call needs whole sequences, and
+ * parts do not divide its heads. */
+static void refuse_whole_work(const Chooser *x, const Node *n)
+{
+    const OpInfo *info = n->op->info;
+    const char *field = parts_field(x->g), *attrs = NULL;
+    int64_t most = 1;
+
+    if (diag_errors(x->g))
+        return; /* the first such call says enough */
+    for (int i = 0; i < info->n_cuts && !attrs; i++) {
+        most = x->parts;
+        attrs = divided_attrs(x->g, n, &info->cuts[i], &most);
+    }
+    diag_add(x->g, DIAG_ERROR, model_pos(x->g, field),
+             gen_printf(x->g, "use %lld", (long long)(attrs ? most : 1)),
+             "%s: %s of %s reads whole sequences, and %lld parts do not divide its %s",
+             field, n->op->name, x->c->name, (long long)x->parts,
+             attrs ? attrs : "work otherwise");
+}
+
+/* Does a part read tokens that it does not have, to do all the work? */
+static bool does_all_tokens(const Chooser *x, const Node *n, const Choice *choice)
+{
+    bool cut = false;
+
+    for (int i = 0; i < n->n_in; i++)
+        cut = cut || (n->in[i]->part.kind == PART_CUT && n->in[i]->kind != VAL_PARAM);
+    return cut && !choice->cut && x->g->model.parts_axis == AXIS_CONTEXT;
 }
 
 static Choice choose(const Chooser *x, const Node *n)
@@ -279,7 +347,7 @@ static Choice choose(const Chooser *x, const Node *n)
         if (!part)
             continue;
         price = price_of(x, n, &info->cuts[i], part);
-        if (!best.part || cheaper(&price, &least)) {
+        if (!best.part || cheaper(x, &price, &least)) {
             least = price;
             best = (Choice){&info->cuts[i], part};
         }
@@ -289,13 +357,16 @@ static Choice choose(const Chooser *x, const Node *n)
             x->g->L,
             "%s: it reads a value that is padded with zeros for %s, and no cut of its"
             " rule says pads = true",
-            n->op->name, gen_printf(x->g, "parts.tensor = %lld", (long long)x->parts));
+            n->op->name,
+            gen_printf(x->g, "%s = %lld", parts_field(x->g), (long long)x->parts));
+    if (does_all_tokens(x, n, &best))
+        refuse_whole_work(x, n);
     return best;
 }
 
 Choice *split_choose(Gen *g, Class *c)
 {
-    Chooser x = {.g = g, .c = c, .parts = g->model.parts_tensor};
+    Chooser x = {.g = g, .c = c, .parts = g->model.parts};
     int built = 0; /* nodes before this one are not replaced again */
 
     for (int i = 0; i < c->nodes.count; i++) {

@@ -23,12 +23,12 @@ typedef struct Place {
 
 /* The part of the operand that decides about this node's ops, if it is cut along the dim
  * that the rule says; else NULL. */
-static const PartState *deciding(const Class *c, const Node *n)
+static const PartState *deciding(const Gen *g, const Class *c, const Node *n)
 {
     const OpInfo *info = n->op->info;
     const PartState *part = NULL;
 
-    if (!info->parts_by)
+    if (!info->parts_by || g->model.parts_axis != AXIS_TENSOR)
         return NULL;
     for (int i = 0; i < n->n_in; i++)
         if (!strcmp(node_operand(n, i)->name, info->parts_by))
@@ -53,7 +53,7 @@ static Value *part_value(Place *x)
         if (v->kind == VAL_DATA && v->index == DATA_PART)
             return v;
     }
-    *parts = x->g->model.parts_tensor;
+    *parts = x->g->model.parts;
     v = value_new(x->g, x->c, VAL_DATA,
                   value_unique_name(x->g, x->c, data_names[DATA_PART]));
     v->index = DATA_PART;
@@ -81,7 +81,7 @@ static void build(Place *x, const PartState *by)
         lua_setfield(L, -2, node_operand(n, i)->name);
     }
     builder_push_value(x->b, part, x->c);
-    lua_pushinteger(L, x->g->model.parts_tensor);
+    lua_pushinteger(L, x->g->model.parts);
     lua_pushinteger(L, by->sections.elems[0] - by->sections.pad);
     lua_pushinteger(L, by->sections.elems[0]);
     x->b->phase = n->phase;
@@ -168,7 +168,7 @@ int split_ops(Gen *g, Class *c, int at)
 {
     Place x = {g, builder_get(g), c, c->nodes.items[at], at};
     const int top = lua_gettop(g->L), first = c->nodes.count;
-    const PartState *by = deciding(c, x.node);
+    const PartState *by = deciding(g, c, x.node);
     int count;
 
     if (!by)

@@ -125,7 +125,8 @@ void graph_text(Gen *g, Text *t)
     for (int i = 0; i < g->classes.count; i++)
         put_class(g, t, g->classes.items[i]);
     if (g->in_parts)
-        text_printf(t, "parts tensor %lld\n", (long long)g->model.parts_tensor);
+        text_printf(t, "parts %s %lld\n", axis_name(g->model.parts_axis),
+                    (long long)g->model.parts);
     text_printf(t, "blocks\n");
     for (int i = 0; i < g->blocks.count; i++) {
         const Block *b = &g->blocks.items[i];

@@ -65,9 +65,13 @@ static const Key keys[] = {
      "set it to 1, then write parts.tensor and mesh.tensor (docs/parallelism.md)",
      "`mesh.tensor`, with `parts.tensor`: [tensor parallelism](parallelism.md)"},
     {PARALLEL, "parallelism_config_cp_size", COUNT, NULL, "1",
-     "set it to 1: mesh.context is planned for later", "`mesh.context`, later"},
+     "set it to 1, then write parts.context and mesh.context (docs/parallelism.md)",
+     "`mesh.context`, with `parts.context`: [context "
+     "parallelism](parallelism.md#a-sequence-in-parts)"},
     {PARALLEL, "parallelism_config_sp_size", COUNT, NULL, "1",
-     "set it to 1: mesh.context is planned for later", "`mesh.context`, later"},
+     "set it to 1, then write parts.context and mesh.context (docs/parallelism.md)",
+     "`mesh.context`, with `parts.context`: [context "
+     "parallelism](parallelism.md#a-sequence-in-parts)"},
     {PARALLEL, "parallelism_config_cp_backend", TEXT, NULL, NULL, NULL, NULL},
     {PARALLEL, "parallelism_config_cp_comm_strategy", TEXT, NULL, NULL, NULL, NULL},
     {PARALLEL, "parallelism_config_sp_backend", TEXT, NULL, NULL, NULL, NULL},

@@ -186,8 +186,8 @@ local trainer = {
       fields = {
           { "tensor", "int", min = 1, max = most_parts, power_of_two = true, default = 1, neutral = 1,
             doc = "parts of heads and features, which `mesh.tensor` ranks share" },
-          { "context", "int", min = 1, max = 1024, default = 1, neutral = 1, only = 1,
-            doc = "parts of a sequence" },
+          { "context", "int", min = 1, max = most_parts, power_of_two = true, default = 1, neutral = 1,
+            doc = "parts of a sequence, which `mesh.context` ranks share; with `parts.tensor` 1" },
           { "dtype", "string", values = { "f32" }, default = "f32", neutral = "f32",
             doc = "type of sums over parts" },
       } },
@@ -203,11 +203,13 @@ local trainer = {
             doc = "copies of the model" },
           { "shard", "int", min = 1, max = 4096, default = 1, hash = axes.shard,
             doc = "ranks that share one copy" },
+          { "context", "int", min = 1, max = most_parts, power_of_two = true, default = 1, hash = axes.context,
+            doc = "context parallelism: ranks that share the parts of `parts.context`" },
           { "tensor", "int", min = 1, max = most_parts, power_of_two = true, default = 1, hash = axes.tensor,
             doc = "tensor parallelism: ranks that share the parts of `parts.tensor`" },
           { "node", "int", min = 1, max = 4096,
             default = function(t)
-                return t.replicate * t.shard * t.tensor
+                return t.replicate * t.shard * t.context * t.tensor
             end,
             default_text = "all ranks",
             doc = "ranks per node: reductions sum within nodes first, so that fewer bytes cross "
@@ -216,8 +218,6 @@ local trainer = {
             doc = "expert parallelism" },
           { "pipeline", "int", min = 1, max = 1024, default = 1, hash = axes.pipeline, only = 1,
             doc = "pipeline stages" },
-          { "context", "int", min = 1, max = 1024, default = 1, hash = axes.context, only = 1,
-            doc = "context parallelism" },
       } },
     { "strategy", "string", hash = "out",
       values = strategies.names,

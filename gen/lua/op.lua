@@ -121,7 +121,7 @@ local taken = {
   optimizer = true, scaled = true, loss_scale = true,
 }
 local costs = { attention = true, attention_bwd = true, norm = true, elementwise = true, copy = true }
-local roles = { sum = true, column_sum = true, optimizer = true, collective = true }
+local roles = { sum = true, column_sum = true, copy = true, optimizer = true, collective = true }
 local most = 24 -- inputs, outputs or attributes: C has arrays of that size
 
 local function sorted_keys(t)
@@ -203,7 +203,7 @@ function Check:identity()
   out.role = rule.role
   if rule.role and not roles[rule.role] then
     self:bad("role", nil, fmt("unknown role %s", rule.role),
-             'roles are "sum", "column_sum", "optimizer" and "collective"')
+             'roles are "sum", "column_sum", "copy", "optimizer" and "collective"')
   end
   out.evaluates = rule.evaluates
   if rule.cost and not costs[rule.cost] then
@@ -475,7 +475,8 @@ function Check:together()
     self:bad("same_bits", nil, "only a fused op has the bits of its expansion")
   end
   local sum = ({ sum = { 2, "sum takes two values" },
-                 column_sum = { 1, "column sum takes one value" } })[rule.role]
+                 column_sum = { 1, "column sum takes one value" },
+                 copy = { 1, "copy takes one value" } })[rule.role]
   if sum and (#out.inputs ~= sum[1] or #out.outputs ~= 1 or #out.attrs > 0) then
     self:bad("role", nil, fmt("the %s, returns one and has no attributes", sum[2]))
   end

@@ -35,7 +35,7 @@ static bool multiplies(const Gen *g, const Class *c, int p, double tokens)
         const Node *node = c->nodes.items[n];
         for (int i = 0; i < node->n_in; i++)
             if (node->in[i]->kind == VAL_PARAM && node->in[i]->index == p &&
-                node->flops * (double)(node_whole(node) ? 1 : g->model.parts_tensor) >=
+                node->flops * (double)(node_whole(node) ? 1 : g->model.parts) >=
                     1.99 * tokens * (double)cp->elems)
                 return true;
     }
@@ -60,9 +60,8 @@ double plan_flops_per_token(const Gen *g)
             int64_t heads = int_attr(node, "heads"), dim = int_attr(node, "head_dim");
             if (node->phase == PHASE_FORWARD && heads > 0 && dim > 0 &&
                 int_attr(node, "window") >= 0)
-                of_class[k] +=
-                    6.0 * (double)(heads * dim * g->model.seq_tokens *
-                                   (node_whole(node) ? 1 : g->model.parts_tensor));
+                of_class[k] += 6.0 * (double)(heads * dim * g->model.seq_tokens *
+                                              (node_whole(node) ? 1 : g->model.parts));
         }
     }
     for (int b = 0; b < g->blocks.count; b++)

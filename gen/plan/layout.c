@@ -3,7 +3,7 @@
  * for a box of a parameter and a mesh coordinate, the runs of elements that are
  * consecutive both in the parameter and in the part of the segment there.
  *
- * A parameter is stored as boxes: one, or parts.tensor of them, cut along cut_dim: box p
+ * A parameter is stored as boxes: one, or one for each part, cut along cut_dim: box p
  * has the p-th piece of each section of that dim (of the rows of q, of k and of v). A box
  * is a tensor of its own, row-major, so that the product of a part reads consecutive
  * memory. Ranks whose number along the parameter's axes is c hold the c-th equal share

@@ -32,7 +32,7 @@ static bool meets_in_pieces(const Gen *g, const Node *n)
 
 int64_t plan_met_bytes(const Gen *g, const Node *n)
 {
-    const int64_t parts = g->model.parts_tensor, here = plan_parts(g);
+    const int64_t parts = g->model.parts, here = plan_parts(g);
     const Value *out = n->out[0];
 
     if (!g->in_parts || !node_joins(n))
@@ -45,7 +45,7 @@ int64_t plan_met_bytes(const Gen *g, const Node *n)
 
 int64_t plan_meeting_bytes(const Gen *g)
 {
-    const int64_t others = g->model.parts_tensor - plan_parts(g);
+    const int64_t others = g->model.parts - plan_parts(g);
     int64_t most = 0;
 
     for (int i = 0; i < g->classes.count; i++) {
@@ -74,7 +74,7 @@ int64_t plan_span_met_bytes(const Gen *g, const Span *s)
 
 int64_t cost_meet(const Gen *g, const Node *n)
 {
-    const RankBits group = g->model.mesh.axis[AXIS_TENSOR].bits;
+    const RankBits group = parts_group(&g->model);
     const int64_t ranks = group_ranks(group), bytes = plan_met_bytes(g, n);
 
     return bytes ? cost_move(g, MOVE_GATHER, group, bytes / (ranks - 1) * ranks) : 0;

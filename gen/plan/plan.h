@@ -70,11 +70,11 @@ static inline bool segment_has_master(const Model *m, const Segment *s)
 /* Completes a segment whose parameters have been placed: cuts, groups, sizes. */
 void shard_segment(const Gen *g, Segment *s, RankBits over);
 
-/* Parts of parts.tensor that a rank computes; bytes of a slab for all of them, and from one part's
+/* Parts that a rank computes; bytes of a slab for all of them, and from one part's
  * to the next. */
 static inline int plan_parts(const Gen *g)
 {
-    return g->in_parts ? (int)(g->model.parts_tensor / g->model.mesh.axis[AXIS_TENSOR].degree)
+    return g->in_parts ? (int)(g->model.parts / parts_ranks(&g->model))
                        : 1;
 }
 static inline int64_t plan_part_stride(int64_t bytes)

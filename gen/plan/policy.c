@@ -139,7 +139,7 @@ static const char *change_text(Gen *g, const Change *c, int64_t n, int64_t k,
     const Model *m = &g->model;
     int64_t shards = group_ranks(mesh_cut(m, HELD_OPTIMIZER)) * n;
     int64_t ranks = shards * m->mesh.axis[AXIS_REPLICATE].degree; /* that divide leaves */
-    int64_t world = ranks * m->mesh.axis[AXIS_TENSOR].degree;
+    int64_t world = ranks * parts_ranks(m);
     int64_t bytes = bytes_with(&c->cost, n, k);
     Text t = {.g = g};
     if (bytes > m->budget_bytes || world > STARTED_RANKS || ranks > c->leaves ||

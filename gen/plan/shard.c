@@ -315,7 +315,7 @@ static void warn_large_unit(Gen *g, const Wrap *w)
              show_bytes(g, s.unit * dtype_bytes(m->reduce_dtype)));
 }
 
-/* A parameter that parts.tensor cuts is stored as a box for each part; ranks along the
+/* A parameter that parts cut is stored as a box for each part; ranks along the
  * axis hold equal shares of them. */
 static void place_boxes(Gen *g)
 {
@@ -324,17 +324,19 @@ static void place_boxes(Gen *g)
         const PartState *mark = &p->decl->mark;
         if (mark->kind != PART_CUT)
             continue;
-        if (p->matrix) {
-            diag_add(g, DIAG_ERROR, model_pos(g, "parts.tensor"),
-                     "use an optimizer that works element by element, or write "
-                     "parts.tensor = 1",
-                     "parts.tensor: %s is cut into parts, but the optimizer treats it as "
-                     "a whole",
-                     p->name);
+        if (optimizer_rule(g, USE_MATRIX)) {
+            diag_add(g, DIAG_ERROR, model_pos(g, parts_field(g)),
+                     gen_printf(g,
+                                "use an optimizer that works element by element, or "
+                                "write %s = 1",
+                                parts_field(g)),
+                     "%s: %s is cut into parts, but the optimizer treats matrices as a "
+                     "whole",
+                     parts_field(g), p->name);
             return;
         }
-        p->axes = g->model.mesh.axis[AXIS_TENSOR].bits;
-        p->boxes = (int)g->model.parts_tensor;
+        p->axes = parts_group(&g->model);
+        p->boxes = (int)g->model.parts;
         p->cut_dim = mark->dim;
         p->sections = mark->sections;
     }
@@ -351,11 +353,13 @@ static void check_met_params(Gen *g)
             const Value *v = n->in ? n->in[0] : NULL;
 
             if (node_joins(n) && v->kind == VAL_PARAM)
-                diag_add(
-                    g, DIAG_ERROR, model_pos(g, "mesh.tensor"),
-                    "mark it otherwise in the architecture, or write mesh.tensor = 1",
-                    "mesh.tensor: a part needs more of %s of %s than its box",
-                    c->params.items[v->index].name, c->name);
+                diag_add(g, DIAG_ERROR, model_pos(g, parts_mesh_field(g)),
+                         gen_printf(g,
+                                    "mark it otherwise in the architecture, or write "
+                                    "%s = 1",
+                                    parts_mesh_field(g)),
+                         "%s: a part needs more of %s of %s than its box",
+                         parts_mesh_field(g), c->params.items[v->index].name, c->name);
         }
     }
 }
@@ -367,7 +371,7 @@ void shard_params(Gen *g)
     if (diag_errors(g))
         return;
     place_boxes(g);
-    if (g->in_parts && g->model.mesh.axis[AXIS_TENSOR].bits)
+    if (g->in_parts && parts_group(&g->model))
         check_met_params(g);
     if (diag_errors(g))
         return;

@@ -339,7 +339,7 @@ static void join_parts(Unroller *u, Instr *i, const Span *span)
     const int n = i->n_access;
     for (int k = 0; g->in_parts && k < span->n_nodes; k++)
         if (node_joins(span->nodes[k]))
-            i->group = g->model.mesh.axis[AXIS_TENSOR].bits;
+            i->group = parts_group(&g->model);
     for (int a = 0; i->group && a < n; a++)
         if (holds_values(u->p->bufs.items[i->access[a].buffer].kind))
             unroll_touch(u, i, i->access[a].buffer, false, true);

@@ -327,7 +327,7 @@ static RankBits joined_by_span(const Gen *g, const Instr *i)
     const Span *s = ins_span(g, i);
     for (int n = 0; g->in_parts && n < s->n_nodes; n++)
         if (s->nodes[n]->op->collective && s->nodes[n]->in[0]->part.kind != PART_WHOLE)
-            return g->model.mesh.axis[AXIS_TENSOR].bits;
+            return parts_group(&g->model);
     return 0;
 }
 

@@ -150,8 +150,7 @@ static void check_gradients(const Gen *g, const Class *c)
         padding = c->params.items[p].elems / c->params.items[p].dim[0] *
                   c->params.items[p].mark.sections.pad;
         gen_require(d->dtype == g->model.reduce_dtype &&
-                        d->elems *
-                                (d->part.kind == PART_CUT ? g->model.parts_tensor : 1) ==
+                        d->elems * (d->part.kind == PART_CUT ? g->model.parts : 1) ==
                             c->params.items[p].elems + padding,
                     "%s: gradient of %s", c->name, c->params.items[p].name);
         for (int i = 0; i < c->nodes.count; i++) {

@@ -37,7 +37,7 @@ static void check_values(Room *x, int first, Value *const *values, int n)
 static void check_meeting(Room *x)
 {
     const Span *s = ins_span(x->g, x->i);
-    const int64_t others = x->g->model.parts_tensor - x->parts;
+    const int64_t others = x->g->model.parts - x->parts;
     int meeting = -1;
 
     for (int b = 0; b < x->g->prog.bufs.count; b++)
@@ -66,8 +66,7 @@ const char *verify_room(Gen *g, const Instr *i)
 
     if (g->in_parts)
         x.parts =
-            g->model.parts_tensor /
-            (INT64_C(1) << __builtin_popcount(g->model.mesh.axis[AXIS_TENSOR].bits));
+            g->model.parts / (INT64_C(1) << __builtin_popcount(parts_group(&g->model)));
     if (g->in_parts)
         check_meeting(&x);
     check_values(&x, i->in, c->inputs, c->n_inputs);

@@ -42,12 +42,12 @@ static bool verify_boxes(const Param *p)
 static bool verify_parts(const Gen *g, const Param *p)
 {
     const PartState *mark = &p->decl->mark;
-    const RankBits axes = g->model.mesh.axis[AXIS_TENSOR].bits;
+    const RankBits axes = parts_group(&g->model);
     if (!g->in_parts)
         return true;
     if (mark->kind != PART_CUT)
         return p->boxes <= 1 && p->axes == 0;
-    if (p->boxes != g->model.parts_tensor || p->axes != axes || p->cut_dim != mark->dim ||
+    if (p->boxes != g->model.parts || p->axes != axes || p->cut_dim != mark->dim ||
         p->sections.n != mark->sections.n || p->sections.pad != mark->sections.pad)
         return false;
     for (int k = 0; k < p->sections.n; k++)

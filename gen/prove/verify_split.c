@@ -31,9 +31,9 @@ static Value *whole_value(const SplitCheck *x, const Value *v)
 
     *whole = *v;
     if (v->part.kind == PART_CUT) {
-        whole->dim[v->part.dim] *= x->g->model.parts_tensor;
-        whole->elems *= x->g->model.parts_tensor;
-        whole->bytes *= x->g->model.parts_tensor;
+        whole->dim[v->part.dim] *= x->g->model.parts;
+        whole->elems *= x->g->model.parts;
+        whole->bytes *= x->g->model.parts;
     }
     return whole;
 }
@@ -55,8 +55,8 @@ static Node *whole_node(const SplitCheck *x, const Node *n, const Cut *cut)
         whole->attrs[i] = n->attrs[i];
         for (int k = 0; cut && k < cut->n_attrs; k++)
             if (!strcmp(n->attrs[i].key, cut->attrs[k]))
-                whole->attrs[i].i = (int64_t)((uint64_t)n->attrs[i].i *
-                                              (uint64_t)x->g->model.parts_tensor);
+                whole->attrs[i].i =
+                    (int64_t)((uint64_t)n->attrs[i].i * (uint64_t)x->g->model.parts);
     }
     return whole;
 }
@@ -165,7 +165,7 @@ static const char *check_meet(const SplitCheck *x, const Node *n)
     const Attr *from = attr_of(n, "from"), *to = attr_of(n, "to");
     const Attr *parts = attr_of(n, "parts");
 
-    if (!from || !to || !parts || parts->i != x->g->model.parts_tensor)
+    if (!from || !to || !parts || parts->i != x->g->model.parts)
         return gen_printf(x->g, "%s: the meet %s is of other parts", x->c->name, n->name);
     if (strcmp(from->s, part_text(x->g, &n->in[0]->part)) != 0 ||
         strcmp(to->s, part_text(x->g, &n->out[0]->part)) != 0 ||
@@ -209,7 +209,7 @@ static bool padded_well(int64_t each, int64_t parts, int64_t rows)
 static const char *check_param(const SplitCheck *x, const Value *v)
 {
     const ClassParam *p = &x->c->params.items[v->index];
-    const int64_t parts = x->g->model.parts_tensor, pad = p->mark.sections.pad;
+    const int64_t parts = x->g->model.parts, pad = p->mark.sections.pad;
     int64_t sum = -pad;
     bool divides = true;
 
@@ -245,7 +245,7 @@ static const char *check_gradient(const SplitCheck *x, const Value *v)
 /* Data is whole, but the parts' numbers: each part has its own. */
 static const char *check_data(const SplitCheck *x, const Value *v)
 {
-    int64_t parts = x->g->model.parts_tensor;
+    int64_t parts = x->g->model.parts;
     const PartState whole = {0}, own = {.kind = PART_CUT, .sections = {1, &parts, 0}};
 
     if (part_equal(&v->part, v->index == DATA_PART ? &own : &whole) &&

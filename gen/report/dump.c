@@ -133,9 +133,9 @@ static void dump_model(Gen *g, Text *t, bool checked)
     text_printf(t, "mesh.replicate = %lld\nmesh.shard = %lld\n",
                 (long long)m->mesh.axis[AXIS_REPLICATE].degree,
                 (long long)m->mesh.axis[AXIS_SHARD].degree);
-    if (m->mesh.axis[AXIS_TENSOR].degree > 1)
-        text_printf(t, "mesh.tensor = %lld\n",
-                    (long long)m->mesh.axis[AXIS_TENSOR].degree);
+    if (parts_ranks(m) > 1)
+        text_printf(t, "mesh.%s = %lld\n", axis_name(m->parts_axis),
+                    (long long)parts_ranks(m));
     text_printf(t, "world_size = %lld\n", (long long)m->mesh.world_size);
     text_printf(t, "strategy = %s\n", strategy_name(m->strategy));
     dump_wrap(&m->wrap, t);

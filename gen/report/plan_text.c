@@ -122,9 +122,12 @@ static void print_head(Gen *g, Text *t)
                 strategy_name(m->strategy));
     if (g->in_parts)
         text_printf(t,
-                    "parts: %" PRId64 " of heads and features, inside the hash; a rank "
-                    "computes %d of them\n",
-                    m->parts_tensor, plan_parts(g));
+                    "parts: %" PRId64 " of %s, inside the hash; a rank computes %d of "
+                    "them\n",
+                    m->parts,
+                    m->parts_axis == AXIS_CONTEXT ? "each sequence"
+                                                  : "heads and features",
+                    plan_parts(g));
     print_network(g, t);
     text_printf(t,
                 "step: %" PRId64 " micro-batches of %" PRId64 " x %" PRId64
@@ -295,7 +298,7 @@ static void print_schedule(Gen *g, Text *t)
                     show_bytes(g, moved.gathered), show_bytes(g, moved.reduced));
         if (g->model.mesh.axis[AXIS_REPLICATE].degree > 1)
             text_printf(t, ", %s across copies", show_bytes(g, moved.replicate));
-        if (g->model.mesh.axis[AXIS_TENSOR].degree > 1)
+        if (parts_ranks(&g->model) > 1)
             text_printf(t, ", %s of other ranks' parts", show_bytes(g, moved.met));
         text_printf(t, "\n");
     }

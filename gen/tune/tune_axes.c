@@ -106,7 +106,7 @@ static int named_axis(Tune *t, const char *word)
 
 /* The strategies that cut something over ranks that are not all: without a cut a mesh
  * with copies does what the one without does. */
-static void copies_values(Tune *t, TuneAxis *a, const char *tensor, long long copies,
+static void copies_values(Tune *t, TuneAxis *a, const char *shared, long long copies,
                           long long shards)
 {
     for (int i = 0; i < N_STRATEGIES; i++) {
@@ -116,12 +116,12 @@ static void copies_values(Tune *t, TuneAxis *a, const char *tensor, long long co
             add_value(t, a,
                       gen_printf(t->g,
                                  "%smesh.replicate=%lld mesh.shard=%lld strategy=%s",
-                                 tensor, copies, shards, rule->name));
+                                 shared, copies, shards, rule->name));
     }
 }
 
-/* The meshes whose axes but tensor have `data` ranks. */
-static void data_values(Tune *t, TuneAxis *a, const char *tensor, long long data)
+/* The meshes whose axes but that of parts have `data` ranks. */
+static void data_values(Tune *t, TuneAxis *a, const char *shared, long long data)
 {
     const long long nodes = t->base.world_size / t->base.node_ranks;
 
@@ -129,10 +129,10 @@ static void data_values(Tune *t, TuneAxis *a, const char *tensor, long long data
         if (!strategy_rule((Strategy)i)->copies)
             add_value(t, a,
                       gen_printf(t->g, "%smesh.replicate=1 mesh.shard=%lld strategy=%s",
-                                 tensor, data, strategy_name((Strategy)i)));
+                                 shared, data, strategy_name((Strategy)i)));
     for (long long copies = 2; copies < data; copies *= 2)
         if (copies <= 8 || copies == nodes)
-            copies_values(t, a, tensor, copies, data / copies);
+            copies_values(t, a, shared, copies, data / copies);
 }
 
 /* Parts may be shared by as many ranks as divide them. */
@@ -142,7 +142,9 @@ static void mesh_axis(Tune *t)
     TuneAxis *a = add_axis(t, "mesh and strategy");
 
     for (long long n = 1; n <= parts && world % n == 0; n *= 2)
-        data_values(t, a, parts > 1 ? gen_printf(t->g, "mesh.tensor=%lld ", n) : "",
+        data_values(t, a,
+                    parts > 1 ? gen_printf(t->g, "mesh.%s=%lld ", t->base.parts_axis, n)
+                              : "",
                     world / n);
 }
 

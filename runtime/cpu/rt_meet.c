@@ -15,8 +15,8 @@ RtParts *rt_parts(Rt *rt)
     RtParts *p = &rt->state->parts;
     p->rt = rt;
     p->all = t->parts;
-    p->here = t->parts / rt_group_ranks(t->tensor);
-    p->first = rt_group_index(t->tensor, rt->rank) * p->here;
+    p->here = t->parts / rt_group_ranks(t->sharers);
+    p->first = rt_group_index(t->sharers, rt->rank) * p->here;
     for (int i = 0; i < p->here; i++)
         p->number[i] = p->first + i;
     return p;
@@ -27,7 +27,7 @@ static void find_parts(const RtParts *p, const void **from)
 {
     const Rt *rt = p->rt;
     for (int q = 0; q < p->all; q++) {
-        const int owner = rt_group_rank(rt->trainer->tensor, rt->rank, q / p->here);
+        const int owner = rt_group_rank(rt->trainer->sharers, rt->rank, q / p->here);
         const char *here = p->from[q % p->here];
         from[q] = owner == rt->rank ? here : rt->peer[owner] + (here - rt->symmetric);
     }
@@ -38,8 +38,8 @@ void rt_meet(RtParts *parts, RtMeetKernel *kernel, float beta, int n)
     const void *from[RT_MAX_PARTS];
     Rt *rt = parts->rt;
     find_parts(parts, from);
-    rt_comm_join(rt, rt->trainer->tensor);
+    rt_comm_join(rt, rt->trainer->sharers);
     for (int p = 0; p < n; p++)
         kernel(parts->first + p, from, parts->to[p], beta);
-    rt_comm_join(rt, rt->trainer->tensor);
+    rt_comm_join(rt, rt->trainer->sharers);
 }

@@ -38,8 +38,8 @@ void rt_parts_open(Rt *rt)
     int32_t number[RT_MAX_PARTS];
     p->rt = rt;
     p->all = t->parts;
-    p->here = t->parts / rt_group_ranks(t->tensor);
-    p->first = rt_group_index(t->tensor, rt->rank) * p->here;
+    p->here = t->parts / rt_group_ranks(t->sharers);
+    p->first = rt_group_index(t->sharers, rt->rank) * p->here;
     p->number = numbers(rt);
     for (int i = 0; i < p->here; i++)
         number[i] = p->first + i;
@@ -68,7 +68,7 @@ static void exchange(Rt *rt, const RtParcel *parcel, int n, int64_t most_bytes)
     const cudaStream_t stream = rt_gpu.stream[RT_GATHER];
     rt_detour_begin(rt);
     rt_profile_from(rt, stream, "parts meet", 0);
-    rt_transport->exchange(rt, RT_GATHER, rt->trainer->tensor, 0, parcel, n, most_bytes);
+    rt_transport->exchange(rt, RT_GATHER, rt->trainer->sharers, 0, parcel, n, most_bytes);
     rt_profile_to(rt, stream);
     rt_detour_end(rt);
 }
@@ -78,7 +78,7 @@ static void exchange(Rt *rt, const RtParcel *parcel, int n, int64_t most_bytes)
 static void receive(const RtParts *p, const RtMeet *m, const void **from)
 {
     Rt *rt = p->rt;
-    const RtGroup group = rt->trainer->tensor;
+    const RtGroup group = rt->trainer->sharers;
     const int64_t piece = m->piece_bytes * p->here;
     const int64_t bytes = piece > 0 ? piece : m->bytes;
     RtParcel parcel[RT_MAX_PARTS];

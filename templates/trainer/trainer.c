@@ -46,9 +46,9 @@ static const RtTrainer trainer = {
     .data = ${data}, /* ranks along these compute different leaves */
 //@ end
 //@ if in_parts then
-    .parts = ${parts_tensor}, /* of each micro-batch's mathematics; a rank computes ${here} */
-//@ if tensor ~= "0x0" then
-    .tensor = ${tensor}, /* ranks that share them */
+    .parts = ${n_parts}, /* of each micro-batch's mathematics; a rank computes ${here} */
+//@ if sharers ~= "0x0" then
+    .sharers = ${sharers}, /* ranks that share them */
 //@ end
 //@ end
 //@ if replicate ~= "0x0" then

@@ -4,11 +4,12 @@
 
 # parts_trainers: one rank with four parts, four with one each, and two times two
 parts_trainers() {
-    local sets=(parts.tensor=4 model.heads=8 model.kv_heads=4 model.head_dim=6 model.ffn=52 model.vocab=259
+    local along=$([ $((SEED % 2)) = 0 ] && echo tensor || echo context)
+    local sets=(parts.$along=4 model.heads=8 model.kv_heads=4 model.head_dim=6 model.ffn=52 model.vocab=259
         seq=18 model.tied=true 'dtypes.param="bf16"')
     make_trainer parts1 "$llama" "${sets[@]}" &&
-        make_trainer parts4 "$llama" "${sets[@]}" mesh.tensor=4 &&
-        make_trainer parts22 "$llama" "${sets[@]}" mesh.shard=2 mesh.tensor=2 recompute=block
+        make_trainer parts4 "$llama" "${sets[@]}" mesh.$along=4 &&
+        make_trainer parts22 "$llama" "${sets[@]}" mesh.shard=2 mesh.$along=2 recompute=block
 }
 
 parts_weights() { # NAME OUTPUT OUTPUT: of two runs

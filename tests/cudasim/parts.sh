@@ -4,7 +4,9 @@
 # graphs or call by call, also what an evaluation gives and a sample. The gradients are the CPU's, of all kinds of meets. Faults must be told. FULL=1: all of it;
 # else a sample by SEED.
 
-in_parts=(--set parts.tensor=4 --set model.vocab=259 --set model.heads=4 --set seq=8)
+# along: the axis of the parts, tensor and context in turn
+along=$([ $((SEED / 2 % 2)) = 0 ] && echo tensor || echo context)
+in_parts=(--set parts.$along=4 --set model.vocab=259 --set model.heads=4 --set seq=8)
 parts=("${in_parts[@]}" --set model.kv_heads=4 --set model.ffn=52)
 
 shared_parts() {
@@ -12,15 +14,15 @@ shared_parts() {
     CUDASIM_UNCHECKED=1 reference parts tiny_llama 1e-4 "${parts[@]}" || return
     while read -r sets; do
         flags=()
-        for set in $sets; do flags+=(--set "$set"); done
+        for set in ${sets//mesh.parts/mesh.$along}; do flags+=(--set "$set"); done
         if [ "$FULL" = 1 ] || [ $number = $((SEED / 3 % 3)) ]; then
             row parts tiny_llama $((FULL)) "${parts[@]}" "${flags[@]}"
         fi
         number=$((number + 1))
     done <<'TABLE'
-mesh.tensor=4
-mesh.tensor=2 mesh.replicate=2 accumulate=unsharded wrap=root_only
-mesh.tensor=2 mesh.shard=2 recompute=block prefetch=2
+mesh.parts=4
+mesh.parts=2 mesh.replicate=2 accumulate=unsharded wrap=root_only
+mesh.parts=2 mesh.shard=2 recompute=block prefetch=2
 TABLE
     parts_shared
     if [ "$FULL" = 1 ] || [ $((SEED / 3 % 2)) = 0 ]; then
@@ -34,7 +36,7 @@ TABLE
 # Two ranks share the parts, every access checked.
 parts_shared() {
     local dir=$WORK/parts one=$WORK/reference_parts held=$WORK/parts_held.txt what which
-    if ! trainer "$dir" tiny_llama cuda "${parts[@]}" --set mesh.tensor=2 || ! build_cuda "$dir" ||
+    if ! trainer "$dir" tiny_llama cuda "${parts[@]}" --set mesh.$along=2 || ! build_cuda "$dir" ||
        ! run_cuda "$dir" FLAGS="--stats $dir.stats"; then
         bad "parts: two ranks share them: does not run" "$dir.log"
         return

@@ -3,30 +3,34 @@
 # micro-batches: what parts make of a gradient is added to that of the micro-batches before, whether it
 # is a sum, all of their pieces, or a piece of a whole one.
 
-parts_gradients() { # NAME MODEL ARGS...
-    local name=$1 model=$2 dir=$WORK/$1 n
-    shift 2
+parts_gradients() { # NAME AXIS MODEL ARGS...
+    local name=$1 axis=$2 model=$3 dir=$WORK/$1_$2 n
+    shift 3
     for n in 1 4; do
-        if ! generate "$dir.$n" "$model" --set model.vocab=257 --set parts.tensor=$n --set micro_batch=1 \
+        if ! generate "$dir.$n" "$model" --set model.vocab=257 --set parts.$axis=$n --set micro_batch=1 \
             --set seq=16 --set global_batch=4 --set leaves=1 "$@" --set 'dtypes={param="f64"}' ||
            ! build_trainer "$dir.$n" ||
            ! train "$dir.$n" "$data" 1 --threads 1 --debug-gradients "$dir.$n.gradients"; then
-            bad "parts: $name trains in $n" "$dir.$n.log"
+            bad "parts: $name trains in $n parts of $axis" "$dir.$n.log"
             return
         fi
     done
-    check "parts: $name has the gradients of one without" gradients_equal "$dir.1.gradients" "$dir.4.gradients"
+    check "parts of $axis: $name has the gradients of one without" gradients_equal "$dir.1.gradients" "$dir.4.gradients"
 }
 
 parts_suite() {
     local outside=$ROOT/tests/e2e/outside
     # a table of positions, whose gradient is gathered; the last part has fewer tokens of the vocabulary
-    parts_gradients gpt2 "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
+    parts_gradients gpt2 tensor "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
     # norms of all heads together; of the gradient of q, k and v a part takes its piece
-    parts_gradients llama "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 --set model.ffn=52 \
+    parts_gradients llama tensor "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 --set model.ffn=52 \
         --set model.qk_norm_all=true --set model.qkv_bias=true
     # values turn from tokens to columns
-    parts_gradients turned "$outside/turned.lua" --set model.vocab=256
+    parts_gradients turned tensor "$outside/turned.lua" --set model.vocab=256
     # nothing is marked
-    parts_gradients unmarked "$outside/relu_net.lua" --set model.vocab=256 --ops "$outside/ops"
+    parts_gradients unmarked tensor "$outside/relu_net.lua" --set model.vocab=256 --ops "$outside/ops"
+    # sequences: heads turn, weights are gathered; positions and documents are those of the whole sequence
+    turn 0 2 parts_gradients gpt2 context "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
+    turn 1 2 parts_gradients llama context "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 \
+        --set model.kv_heads=4 --set model.window=5 --set documents.end_id=10
 }

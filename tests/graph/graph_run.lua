@@ -78,7 +78,7 @@ local function parse(file)
             class = { name = name, params = {}, takes = {}, returns = {}, grads = {},
                       forward = {}, backward = {} }
             classes[#classes + 1] = class
-        elseif line:find("^parts tensor") then
+        elseif line:find("^parts %a+ %d") then
             parts = math.tointeger(line:match("%d+"))
         elseif line:find("^blocks") then
             break

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh: a graph in parts is the graph without. The generator checks its invariants on each.
 
-# parts_of NAME PARTS FAULTS ARGS...: 1 part: the same text; more: the same numbers, in f64.
+# parts_of NAME AXIS PARTS FAULTS ARGS...: 1 part: the same text; more: the same numbers, in f64.
 parts_of() {
-    local name="$1, $2 parts" parts=$2 faults=$3
-    shift 3
+    local name="$1, $3 parts of $2" axis=$2 parts=$3 faults=$4
+    shift 4
     "$FSDPGEN" "$@" --dump=grad >"$WORK/grad" 2>"$WORK/err" &&
-        "$FSDPGEN" "$@" --dump=split --set parts.tensor="$parts" >"$WORK/split" 2>"$WORK/err" ||
+        "$FSDPGEN" "$@" --dump=split --set "parts.$axis=$parts" >"$WORK/split" 2>"$WORK/err" ||
         { bad "$name" "$WORK/err"; return; }
     if [ "$parts" = 1 ]; then
         check "$name" cmp "$WORK/grad" "$WORK/split"
@@ -96,7 +96,9 @@ if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" $lua_flags >"$WORK/err" 2>&1; the
             for family in llama gpt2; do
                 random_model $family $parts
                 faults=$((FULL || n % 4 == turn))
-                parts_of "random $family $n" $parts $faults "$models/tiny_$family.lua" "${args[@]}"
+                parts_of "random $family $n" tensor $parts $faults "$models/tiny_$family.lua" "${args[@]}"
+                [ $parts = 1 ] || parts_of "random $family $n" context $parts $((FULL || (n + 1) % 4 == turn)) \
+                    "$models/tiny_$family.lua" "${args[@]}"
                 n=$((n + 1))
             done
         done

@@ -227,7 +227,7 @@ typedef struct MeetRun {
 static void push_meet(lua_State *L, const MeetRun *r, int n)
 {
     const Value *x = r->node->in[0];
-    const int parts = (int)r->calls[0].g->model.parts_tensor;
+    const int parts = (int)r->calls[0].g->model.parts;
     lua_newtable(L);
     for (int d = 0; d < x->n_dims; d++) {
         lua_pushinteger(L, x->dim[d]);
@@ -259,8 +259,8 @@ static int meet_protected(lua_State *L)
     const Node *node = r->node;
     const Gen *g = r->calls[0].g;
     int n;
-    if (node_joins(node) && r->n != g->model.parts_tensor)
-        return luaL_error(L, "%d of %d parts meet", r->n, (int)g->model.parts_tensor);
+    if (node_joins(node) && r->n != g->model.parts)
+        return luaL_error(L, "%d of %d parts meet", r->n, (int)g->model.parts);
     infer_push_n(r->calls[0].g, node);
     n = lua_gettop(L);
     push_meet(L, r, n); /* n + 1: the bytes */

@@ -173,7 +173,7 @@ void interp_run_span(Machine *m, int rank, int e)
     const Instr *i = &m->p->ins.items[m->ins[e]];
     const Turn *t = &m->turn[m->turn_of[e]];
     const int here = plan_parts(m->g), members = i->group ? group_ranks(i->group) : 1;
-    const RankBits tensor = m->g->model.mesh.axis[AXIS_TENSOR].bits;
+    const RankBits tensor = parts_group(&m->g->model);
     SpanCall *calls = gen_alloc(m->g, sizeof *calls * (size_t)(members * here));
     SpanCall c;
 

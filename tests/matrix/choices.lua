@@ -8,11 +8,17 @@ local function mesh(replicate, shard)
     return { replicate .. "x" .. shard, "mesh.replicate=" .. replicate, "mesh.shard=" .. shard }
 end
 
--- Ranks along tensor share the parts of models that have some; others leave these meshes out.
+-- Ranks along tensor or context share the parts of models that have some; others leave these meshes out.
 local parts = { "model.heads=4", "model.ffn=52", "model.vocab=260", "seq=18", "parts.tensor=4" }
 local function tensor(replicate, shard, tensor)
     local m = mesh(replicate, shard)
     return { m[1] .. "x" .. tensor, m[2], m[3], "mesh.tensor=" .. tensor, with = parts }
+end
+
+local sequence_parts = { "model.heads=4", "model.kv_heads=4", "seq=18", "parts.context=2" }
+local function context(replicate, shard, context)
+    local m = mesh(replicate, shard)
+    return { m[1] .. "c" .. context, m[2], m[3], "mesh.context=" .. context, with = sequence_parts }
 end
 
 local four, both = { "mesh.shard=4" }, { "mesh.replicate=2", "mesh.shard=2" }
@@ -21,7 +27,8 @@ local factors = {
     { "mesh", mesh(1, 1), mesh(1, 2), mesh(2, 1), mesh(1, 4), mesh(2, 2), mesh(4, 1),
       mesh(1, 8), mesh(2, 4), mesh(4, 2), mesh(8, 1),
       tensor(1, 1, 2), tensor(1, 1, 4), tensor(1, 2, 2), tensor(2, 1, 2), tensor(2, 2, 2),
-      tensor(1, 2, 4) },
+      tensor(1, 2, 4),
+      context(1, 1, 2), context(1, 2, 2), context(2, 1, 2), context(2, 2, 2) },
     { "strategy",
       { "full_shard", "strategy=full_shard" },
       { "shard_grad_op", "strategy=shard_grad_op", with = four },

@@ -21,6 +21,7 @@ local rows = {
     reduction = { "reduction=library", base = "mesh.shard=4" },
 
     ["parts.dtype"] = false, -- has one value so far
+    ["parts.context"] = { "parts.context=2", base = "model.heads=4 model.kv_heads=2" },
     ["parts.tensor"] = { "parts.tensor=2", base = "model.heads=4 model.vocab=260" },
 
     ["dtypes.param"] = { "dtypes.param=bf16" },
@@ -108,6 +109,7 @@ local rows = {
 
     ["mesh.replicate"] = { "mesh.replicate=2" },
     ["mesh.shard"] = { "mesh.shard=2" },
+    ["mesh.context"] = { "mesh.context=2", base = "model.heads=4 model.kv_heads=2 parts.context=2" },
     ["mesh.tensor"] = { "mesh.tensor=2", base = "model.heads=4 model.vocab=260 parts.tensor=2" },
     ["mesh.node"] = { "mesh.node=2", base = "mesh.shard=4" },
     strategy = { "strategy=no_shard", base = "mesh.shard=2" },

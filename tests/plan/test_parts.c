@@ -3,11 +3,11 @@
  *
  *   test_parts FOLDER [choices] [seed]     FOLDER: where small_*.lua lie
  *
- * For each model in 2, 4 or 8 parts: the run on one rank with no bytes shared, then
- * random choices outside the hash, with the parts on 1 to 8 ranks along tensor, on up to
- * 16 skewed ranks under random legal orders. All must give the same bits, and the same
- * numerics hash. Then faults: a checker names each, or the bits show it, or both. Prints
- * 'N passed, N failed'. */
+ * For each model in 2, 4 or 8 parts, of heads and features or of tokens as the seed says:
+ * the run on one rank with no bytes shared, then random choices outside the hash, with
+ * the parts on 1 to 8 ranks, on up to 16 skewed ranks under random legal orders. All must
+ * give the same bits, and the same numerics hash. Then faults: a checker names each, or
+ * the bits show it, or both. Prints 'N passed, N failed'. */
 #include "test_parts.h"
 
 #include <stdlib.h>
@@ -58,16 +58,17 @@ static const char *const meshes[][2] = {
     {"shard=4,", ",2"},
 };
 
-static Gen *open_case(const char *folder, const Case *c)
+static Gen *open_case(const char *folder, const Case *c, const char *axis)
 {
     Gen *g = models_open(folder, c->model, c->sets);
-    models_set(g, gen_printf(g, "parts.tensor=%d", c->parts));
+    models_set(g, gen_printf(g, "parts.%s=%d", axis, c->parts));
     return g;
 }
 
 static void test_case(const char *folder, const Case *c, int choices, uint64_t seed)
 {
-    Gen *plain = open_case(folder, c);
+    const char *axis = seed & 1 ? "tensor" : "context";
+    Gen *plain = open_case(folder, c, axis);
     Interpretation want;
     models_set(plain, "mesh={shard=1}");
     models_plan(plain, NULL);
@@ -80,14 +81,15 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
     models_check(plain->prog.count[VARIANT_EVAL] > 0, "%s: no evaluation", c->model);
     for (int k = 0; k < choices; k++) {
         uint64_t r = seed * 100 + (uint64_t)k;
-        Gen *g = open_case(folder, c);
+        Gen *g = open_case(folder, c, axis);
         int ranks = 1 << models_pick(&r, 0, 3), kind, beside;
         const char *text;
         Interpretation got;
         ranks = k < 2 ? c->parts >> k : (int)min_i64(ranks, c->parts);
         beside = ranks == 8 ? 4 : 6; /* up to 16 ranks */
         kind = (int)models_pick(&r, 0, beside);
-        text = gen_printf(g, "{%stensor=%d}%s", meshes[kind][0], ranks, meshes[kind][1]);
+        text =
+            gen_printf(g, "{%s%s=%d}%s", meshes[kind][0], axis, ranks, meshes[kind][1]);
         text = models_choose(g, &r, text);
         models_plan(g, k & 1 ? &r : NULL);
         models_check(g->numerics_hash == plain->numerics_hash,
@@ -102,7 +104,7 @@ static const Case faulty = {"small_llama", 4, {LLAMA(4, 4, 2, 8, 4), NULL}};
 
 static Gen *open_faulty(const char *folder, const char *mesh)
 {
-    Gen *g = open_case(folder, &faulty);
+    Gen *g = open_case(folder, &faulty, "tensor");
     models_set(g, gen_printf(g, "mesh=%s", mesh));
     models_plan(g, NULL);
     return g;
@@ -118,7 +120,7 @@ static void damage_plans(const char *folder)
 /* On a device, what other ranks' parts have does not fit its buffer. */
 static void damage_meeting(const char *folder)
 {
-    Gen *g = open_case(folder, &faulty);
+    Gen *g = open_case(folder, &faulty, "tensor");
     const char *bad = NULL;
     models_set(g, "target=cuda{}");
     models_set(g, "mesh={tensor=2}");

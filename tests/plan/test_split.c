@@ -360,7 +360,7 @@ static bool boxes_of(Gen *g, int64_t rows)
                 continue;
             v->elems = v->elems / v->dim[0] * rows;
             v->dim[0] = rows;
-            p->mark.sections.elems[0] = g->model.parts_tensor * rows;
+            p->mark.sections.elems[0] = g->model.parts * rows;
             p->mark.sections.pad = p->mark.sections.elems[0] - p->dim[0];
             v->part = p->mark;
             any = true;
