@@ -26,6 +26,21 @@ static int64_t int_attr(const Node *n, const char *key)
     return -1;
 }
 
+/* How often all parts together compute a node. */
+static double times_of_parts(const Gen *g, const Node *n)
+{
+    return (double)(node_whole(n) ? 1 : g->model.parts);
+}
+
+/* Is it parameter p, or a copy of it? Parts of a sequence gather weights before they
+ * multiply. */
+static bool is_param(const Value *v, int p)
+{
+    while (v->kind == VAL_NODE && v->def->n_in == 1 && v->def->flops == 0)
+        v = v->def->in[0];
+    return v->kind == VAL_PARAM && v->index == p;
+}
+
 /* Is parameter p of the class a factor of a matrix product, that is, does some node spend
  * two flops per token on each of its elements? Look-ups, norms and biases spend less. */
 static bool multiplies(const Gen *g, const Class *c, int p, double tokens)
@@ -34,16 +49,16 @@ static bool multiplies(const Gen *g, const Class *c, int p, double tokens)
     for (int n = 0; n < c->nodes.count && cp->n_dims >= 2; n++) {
         const Node *node = c->nodes.items[n];
         for (int i = 0; i < node->n_in; i++)
-            if (node->in[i]->kind == VAL_PARAM && node->in[i]->index == p &&
-                node->flops * (double)(node_whole(node) ? 1 : g->model.parts) >=
-                    1.99 * tokens * (double)cp->elems)
+            if (is_param(node->in[i], p) && node->flops * times_of_parts(g, node) >=
+                                                1.99 * tokens * (double)cp->elems)
                 return true;
     }
     return false;
 }
 
 /* 6 P_matmul + 6 layers dim_attention seq (causal): the forward, and twice as much for
- * the backward. Attention is the forward node that has heads and a window. */
+ * the backward. Attention is the forward node that has heads and a window; a part has
+ * some of its heads or of its rows. */
 double plan_flops_per_token(const Gen *g)
 {
     double tokens = (double)(g->model.micro_batch * g->model.seq_tokens);
@@ -60,8 +75,9 @@ double plan_flops_per_token(const Gen *g)
             int64_t heads = int_attr(node, "heads"), dim = int_attr(node, "head_dim");
             if (node->phase == PHASE_FORWARD && heads > 0 && dim > 0 &&
                 int_attr(node, "window") >= 0)
-                of_class[k] += 6.0 * (double)(heads * dim * g->model.seq_tokens *
-                                              (node_whole(node) ? 1 : g->model.parts));
+                of_class[k] += 6.0 * (double)(heads * dim * g->model.seq_tokens) *
+                               times_of_parts(g, node) * (double)node->out[0]->dim[0] /
+                               tokens;
         }
     }
     for (int b = 0; b < g->blocks.count; b++)

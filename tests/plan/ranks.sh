@@ -33,3 +33,19 @@ check "meets: a step receives four times what a micro-step does" \
     grep -q '^  a step receives: weights .*, 63.12 MiB of other ranks. parts$' "$WORK/plan.txt"
 "$FSDPGEN" plan "$ROOT/models/demo.lua" --set parts.tensor=4 --json >"$WORK/plan.json" 2>"$WORK/err"
 check "meets of parts that one rank has: nothing is said" test -z "$(number met)"
+
+# A token costs as many flops in parts as in one: of heads, of tokens where attention has some of the
+# sequences or, with more parts than sequences, of the heads.
+flops_of() { # MODEL ARGUMENT...
+    "$FSDPGEN" plan "$ROOT/models/$1.lua" "${@:2}" --json 2>"$WORK/err" >"$WORK/plan.json"
+    number flops_per_token
+}
+for name in demo gpt2_124m; do
+    whole=$(flops_of $name)
+    for field in parts.tensor=2 parts.tensor=4 parts.context=2 parts.context=4 \
+        "parts.context=4 micro_batch=2"; do
+        # shellcheck disable=SC2086
+        check "$name, $field: flops per token" \
+            test "${whole:-none}" = "$(flops_of $name $(printf ' --set %s' $field))"
+    done
+done
