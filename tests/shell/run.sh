@@ -116,7 +116,7 @@ completion_bash() {
     completes fsdpgen "passes, behind =" "schedule" plan a.lua --dump=sche
     completes fsdpgen "the start of a value, behind =" "always auto never" plan a.lua --color=
     completes fsdpgen "targets" "cpu cuda" a.lua --target ""
-    completes fsdpgen "fields" "mesh.node= mesh.replicate= mesh.shard= mesh.tensor=" a.lua --set mesh.
+    completes fsdpgen "fields" "mesh.context= mesh.node= mesh.replicate= mesh.shard= mesh.tensor=" a.lua --set mesh.
     completes fsdpgen "fields of what a record may be" "optimizer.lr=" check a.lua --set optimizer.l
     completes fsdpgen "nothing behind a field's =" "" check a.lua --set seq=
     completes fsdpgen "folders" "folder" a.lua -o ""
@@ -148,7 +148,7 @@ completion_fish() {
     fish_says fsdpgen "options of a command" \
         "--all --color --dump --fabric --force --help --html --image --json --kernels --machines --nodes --ops --path --price --rates --set --target --tokens --trace" "fsdpgen plan --"
     fish_says fsdpgen "commands" plan "fsdpgen pl"
-    fish_says fsdpgen "fields" "mesh.node= mesh.replicate= mesh.shard= mesh.tensor=" "fsdpgen a.lua --set mesh."
+    fish_says fsdpgen "fields" "mesh.context= mesh.node= mesh.replicate= mesh.shard= mesh.tensor=" "fsdpgen a.lua --set mesh."
     fish_says fsdpgen "passes" "--dump=schedule" "fsdpgen check a.lua --dump=sche"
     fish_says fsdpgen "shells" "bash fish zsh" "fsdpgen completion "
     fish_says trainer "flags of a command" "--tokens --top-k --top-p" "./trainer sample --to"
@@ -173,7 +173,7 @@ completion_zsh() {
     zsh_says fsdpgen "options of a command" \
         "--all --color --dump --fabric --force --help --html --image --json --kernels --machines --nodes --ops --path --price --rates --set --target --tokens --trace" "fsdpgen plan --"
     zsh_says fsdpgen "commands" plan "fsdpgen pl"
-    zsh_says fsdpgen "fields" "mesh.node mesh.replicate mesh.shard mesh.tensor" "fsdpgen a.lua --set mesh."
+    zsh_says fsdpgen "fields" "mesh.context mesh.node mesh.replicate mesh.shard mesh.tensor" "fsdpgen a.lua --set mesh."
     zsh_says fsdpgen "passes" schedule "fsdpgen check a.lua --dump=sche"
     zsh_says fsdpgen "folders" folder "fsdpgen a.lua -o "
     zsh_says trainer "flags of a command" "--tokens --top-k --top-p" "trainer sample --to"
