@@ -56,8 +56,9 @@ int64_t plan_meeting_bytes(const Gen *g)
             const Node *n =
                 k < c->nodes.count ? c->nodes.items[k] : e->nodes[k - c->nodes.count];
 
-            if (node_joins(n))
-                most = max_i64(most, others * plan_part_stride(n->in[0]->bytes));
+            if (others > 0 && node_joins(n))
+                most = max_i64(most,
+                               others * plan_part_stride(plan_met_bytes(g, n) / others));
         }
     }
     return most;

@@ -33,6 +33,21 @@ static void check_values(Room *x, int first, Value *const *values, int n)
             check_buffer(x, first + k, values[k]->bytes);
 }
 
+/* What a rank gets of another part: all of it, or, of a sum whose pieces are consecutive,
+ * what its own parts need. */
+static int64_t sent_bytes(const Room *x, const Node *meet)
+{
+    const Value *from = meet->in[0], *to = meet->out[0];
+    int64_t rows = 1;
+
+    for (int d = 0; d < to->part.dim; d++)
+        rows *= to->dim[d];
+    if (from->part.kind == PART_PARTIAL && to->part.kind == PART_CUT && rows == 1 &&
+        to->part.sections.n == 1)
+        return to->bytes * x->parts;
+    return from->bytes;
+}
+
 /* On a device, ranks that share the parts send what theirs have. */
 static void check_meeting(Room *x)
 {
@@ -51,7 +66,7 @@ static void check_meeting(Room *x)
             !x->g->model.target->device || x->bad)
             continue;
         if (meeting < 0 || x->g->prog.bufs.items[meeting].bytes <
-                               others * round_up(v->bytes, ARENA_ALIGN_BYTES))
+                               others * round_up(sent_bytes(x, node), ARENA_ALIGN_BYTES))
             x->bad = gen_printf(x->g, "%s: no room for what other ranks have of %s",
                                 ins_label(x->g, x->i), v->name);
     }

@@ -73,8 +73,8 @@ static void exchange(Rt *rt, const RtParcel *parcel, int n, int64_t most_bytes)
     rt_detour_end(rt);
 }
 
-/* from: what each of all parts has, once all ranks have sent it. A piece arrives where it
- * lies in the whole value. */
+/* from: what each of all parts has, once all ranks have sent it. Where only a piece
+ * arrives, kernels read nothing else: from is where the whole value would begin. */
 static void receive(const RtParts *p, const RtMeet *m, const void **from)
 {
     Rt *rt = p->rt;
@@ -88,13 +88,13 @@ static void receive(const RtParts *p, const RtMeet *m, const void **from)
         from[q] = p->from[i];
         if (q >= p->first && q < p->first + p->here)
             continue;
-        from[q] = received(p, q);
+        from[q] = received(p, q) - p->first / p->here * piece;
         rt_count_bytes(rt, rt_group_rank(group, rt->rank, peer), bytes,
                        &rt->state->met_bytes);
         parcel[n++] = (RtParcel){.peer = peer,
                                  .send = (const char *)p->from[i] + peer * piece,
                                  .send_bytes = bytes,
-                                 .receive = (char *)from[q] + p->first / p->here * piece,
+                                 .receive = received(p, q),
                                  .receive_bytes = bytes};
     }
     exchange(rt, parcel, n, p->here * bytes);
