@@ -194,6 +194,18 @@ static bool writes_trainer(const Gen *g)
            !strcmp(g->opt.command, "generate");
 }
 
+/* The mesh of a trainer that one machine starts: fewer ranks along shard, if that is
+ * enough. */
+static const char *one_machine(Gen *g, int64_t world, int64_t shard, int64_t most)
+{
+    const int64_t fit = most / (world / shard);
+
+    return fit ? gen_printf(g, "to run it on one machine: --set mesh.shard=%lld",
+                            (long long)fit)
+               : gen_printf(g, "to run it on one machine: at most %lld ranks in all",
+                            (long long)most);
+}
+
 static void check_mesh(Check *c, bool batches_good)
 {
     Gen *g = c->g;
@@ -231,8 +243,7 @@ static void check_mesh(Check *c, bool batches_good)
     target = target_named(value_kind(c, "target"));
     if (target->most_ranks && world > target->most_ranks)
         diag_add(g, DIAG_WARNING, place_of(g, mesh_path(c)),
-                 gen_printf(g, "to run it on one machine: --set mesh.shard=%lld",
-                            (long long)target->most_ranks),
+                 one_machine(g, world, shard, target->most_ranks),
                  "mesh: the %s target starts at most %lld ranks, on one machine; this "
                  "trainer of %lld can be read and compiled, not run",
                  target->name, (long long)target->most_ranks, (long long)world);
@@ -240,31 +251,38 @@ static void check_mesh(Check *c, bool batches_good)
         check_ranks(c, replicate * shard);
 }
 
-/* Ranks along an axis share its parts, each an equal number of them. */
-static void check_axis_parts(Check *c, const char *axis)
+/* Ranks along an axis share its parts, each an equal number of them. One axis has parts.
+ */
+static void check_axis_parts(Check *c, const char *axis, const char *other)
 {
-    const char *parts_path = gen_printf(c->g, "parts.%s", axis);
-    const char *mesh_path = gen_printf(c->g, "mesh.%s", axis);
-    int64_t parts, ranks;
+    const char *parts_of = gen_printf(c->g, "parts.%s", axis);
+    const char *ranks_of = gen_printf(c->g, "mesh.%s", axis);
+    int64_t parts, ranks, others = 1;
 
-    if (!value_int(c, parts_path, &parts) || !value_int(c, mesh_path, &ranks) ||
+    if (!value_int(c, parts_of, &parts) || !value_int(c, ranks_of, &ranks) ||
         parts % ranks == 0)
         return;
-    COMPLAIN(c, mesh_path,
-             gen_printf(c->g,
-                        "write parts = { %s = %lld }: it changes rounding and the "
-                        "numerics hash; the number of ranks does not",
-                        axis, (long long)ranks),
-             "%s: %lld ranks do not share %lld part%s (%s) equally", mesh_path,
-             (long long)ranks, (long long)parts, parts > 1 ? "s" : "", parts_path);
+    value_int(c, gen_printf(c->g, "parts.%s", other), &others);
+    COMPLAIN(c, ranks_of,
+             parts == 1 && others > 1
+                 ? gen_printf(c->g,
+                              "leave it out: ranks along mesh.%s share the parts, "
+                              "which are those of parts.%s",
+                              other, other)
+                 : gen_printf(c->g,
+                              "write parts = { %s = %lld }: it changes rounding and the "
+                              "numerics hash; the number of ranks does not",
+                              axis, (long long)ranks),
+             "%s: %lld ranks do not share %lld part%s (%s) equally", ranks_of,
+             (long long)ranks, (long long)parts, parts > 1 ? "s" : "", parts_of);
 }
 
 static void check_parts(Check *c)
 {
     int64_t context, tensor;
 
-    check_axis_parts(c, "tensor");
-    check_axis_parts(c, "context");
+    check_axis_parts(c, "tensor", "context");
+    check_axis_parts(c, "context", "tensor");
     if (value_int(c, "parts.context", &context) &&
         value_int(c, "parts.tensor", &tensor) && context > 1 && tensor > 1)
         COMPLAIN(c, "parts.context", "leave out parts.tensor or parts.context",

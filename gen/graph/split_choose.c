@@ -300,8 +300,8 @@ static const char *divided_attrs(Gen *g, const Node *n, const Cut *cut, int64_t 
     return t.s;
 }
 
-/* Each part of a sequence would do the work of all: the call needs whole sequences, and
- * parts do not divide its heads. */
+/* Each part of a sequence would do the work of all: the op's rule does not say how it is
+ * cut, or the call needs whole sequences, and parts do not divide its heads. */
 static void refuse_whole_work(const Chooser *x, const Node *n)
 {
     const OpInfo *info = n->op->info;
@@ -310,6 +310,14 @@ static void refuse_whole_work(const Chooser *x, const Node *n)
 
     if (diag_errors(x->g))
         return; /* the first such call says enough */
+    if (info->n_cuts == 0) {
+        diag_add(x->g, DIAG_ERROR, model_pos(x->g, field),
+                 "give its op.lua `cuts` (docs/ops.md), or leave out parts.context",
+                 "%s: the rule of %s, which %s calls, has no `cuts`: each of %lld parts "
+                 "would do all its work",
+                 field, n->op->name, x->c->name, (long long)x->parts);
+        return;
+    }
     for (int i = 0; i < info->n_cuts && !attrs; i++) {
         most = x->parts;
         attrs = divided_attrs(x->g, n, &info->cuts[i], &most);
