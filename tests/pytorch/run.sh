@@ -30,12 +30,17 @@ uneven=$WORK/uneven.txt
 masked_text "$uneven" 'int(t / 500) % 3 > 0 || t % 7 == 3'
 
 skipped=0 steps=10 quick=() watched=()
-one() { # NAME DESCRIPTION SETS DTYPE RANKS DATA
-    local name=$1 model=$2 dtype=$4 ranks=$5 data=${!6} dir=$WORK/$1_$4 set
-    local flags=(--set "dtypes.param=\"$dtype\"" --set "mesh.shard=$ranks")
+flags_of() { # SETS DTYPE RANKS: flags
+    local set
+    flags=(--set "dtypes.param=\"$2\"" --set "mesh.shard=$3")
     while IFS= read -r set || [ -n "$set" ]; do
         [ -z "$set" ] || flags+=(--set "$set")
-    done < <(printf '%s' "$3" | sed 's/^"//; s/"$//; s/", "/\n/g')
+    done < <(printf '%s' "$1" | sed 's/^"//; s/"$//; s/", "/\n/g')
+}
+
+one() { # NAME DESCRIPTION SETS DTYPE RANKS DATA
+    local name=$1 model=$2 dtype=$4 ranks=$5 data=${!6} dir=$WORK/$1_$4 flags
+    flags_of "$3" "$dtype" "$ranks"
     if ! generate "$dir" "$ROOT/tests/models/$model.lua" "${flags[@]}"; then
         if grep -q 'is not available yet' "$dir.log"; then
             echo "skipped: $name $dtype: not available yet"
@@ -103,6 +108,31 @@ drawn() {
     done < <(cases)
 }
 part drawn drawn
+
+# Trainers in two parts have the figures of PyTorch, which computes whole: the random cases that two parts
+# divide. Without FULL=1 one along each axis, from a place on that SEED chooses.
+drawn_parts() { # AXIS
+    local figures=$ROOT/tests/pytorch/drawn.json axis=$1 steps=5 i found=0 lines flags
+    local name model sets dtypes ranks data dtype
+    local watched=() quick=("CFLAGS=-O1 -march=$ISA_ARCH")
+    mapfile -t lines < <(cases)
+    for ((i = 0; i < ${#lines[@]}; i++)); do
+        IFS='|' read -r name model sets dtypes ranks data <<<"${lines[(SEED * 7 + i) % ${#lines[@]}]}"
+        sets="$sets, \"parts.$axis=2\""
+        dtypes=$(printf '%s' "$dtypes" | tr -d '",')
+        flags_of "$sets" "${dtypes%% *}" "$ranks"
+        "$FSDPGEN" check "$ROOT/tests/models/$model.lua" "${flags[@]}" >/dev/null 2>&1 || continue
+        found=$((found + 1))
+        for dtype in $dtypes; do # f64 first
+            one "$name" "$model" "$sets" "$dtype" "$ranks" "$data"
+        done
+        rm -rf "$WORK/${name}_"*
+        [ "$FULL" = 1 ] || break
+    done
+    at_least "random cases in parts of $axis" $found 1
+}
+part drawn_context drawn_parts context
+part drawn_tensor drawn_parts tensor
 
 number=0
 while IFS='|' read -r name model sets dtypes ranks data; do
