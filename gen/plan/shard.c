@@ -342,28 +342,6 @@ static void place_boxes(Gen *g)
     }
 }
 
-/* Ranks exchange values; weights they have from those with the same boxes. */
-static void check_met_params(Gen *g)
-{
-    for (int i = 0; i < g->classes.count; i++) {
-        const Class *c = g->classes.items[i];
-
-        for (int k = 0; k < c->nodes.count; k++) {
-            const Node *n = c->nodes.items[k];
-            const Value *v = n->in ? n->in[0] : NULL;
-
-            if (node_joins(n) && v->kind == VAL_PARAM)
-                diag_add(g, DIAG_ERROR, model_pos(g, parts_mesh_field(g)),
-                         gen_printf(g,
-                                    "mark it otherwise in the architecture, or write "
-                                    "%s = 1",
-                                    parts_mesh_field(g)),
-                         "%s: a part needs more of %s of %s than its box",
-                         parts_mesh_field(g), c->params.items[v->index].name, c->name);
-        }
-    }
-}
-
 void shard_params(Gen *g)
 {
     Wrap w = wrap_partition(g);
@@ -371,8 +349,6 @@ void shard_params(Gen *g)
     if (diag_errors(g))
         return;
     place_boxes(g);
-    if (g->in_parts && parts_group(&g->model))
-        check_met_params(g);
     if (diag_errors(g))
         return;
     for (int b = 0; b < g->blocks.count; b++) {

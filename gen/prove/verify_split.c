@@ -6,7 +6,8 @@
  *    up together; or every part computes all of it. No rule declares an op linear, so no
  *    op reads a partial value. What reads padding takes it along an axis that pads.
  * 2. A meet turns what its input is into what its output is. All parts run one list of
- *    nodes, so they see the same meets in one order.
+ *    nodes, so they see the same meets in one order. It reads no weights: a rank has
+ *    gathered others, or none, while its peers meet.
  * 3. A parameter's box is a piece of each section, and its gradient has the same piece.
  *    That of a whole parameter is whole. Boxes of padded rows are as fast as the last
  *    one's own rows let them be, and no larger.
@@ -167,6 +168,9 @@ static const char *check_meet(const SplitCheck *x, const Node *n)
 
     if (!from || !to || !parts || parts->i != x->g->model.parts)
         return gen_printf(x->g, "%s: the meet %s is of other parts", x->c->name, n->name);
+    if (n->in[0]->kind == VAL_PARAM && n->in[0]->part.kind != PART_WHOLE)
+        return gen_printf(x->g, "%s: the meet %s reads weights of other ranks",
+                          x->c->name, n->name);
     if (strcmp(from->s, part_text(x->g, &n->in[0]->part)) != 0 ||
         strcmp(to->s, part_text(x->g, &n->out[0]->part)) != 0 ||
         n->out[0]->part.kind == PART_PARTIAL)

@@ -247,6 +247,22 @@ static bool plant_other_parts(Gen *g)
     return n != NULL;
 }
 
+static bool reads_weights(const Node *n)
+{
+    const Node *def = n->op->collective ? n->in[0]->def : NULL;
+
+    return def && def->n_in == 1 && def->in[0]->kind == VAL_PARAM;
+}
+
+static bool plant_met_weights(Gen *g)
+{
+    Node *n = find_node(g, reads_weights);
+
+    if (n)
+        n->in[0] = n->in[0]->def->in[0];
+    return n != NULL;
+}
+
 static bool has_heads(const Node *n)
 {
     for (int i = 0; i < n->n_attrs; i++)
@@ -411,36 +427,60 @@ static const SplitFault split_faults[] = {
     {0},
 };
 
-static void try_faults(const char *folder, const SplitFault *fault, const char *pass,
-                       const char *(*verify)(Gen *g))
-{
-    static const char *const llama[] = {"parts.tensor=2",
-                                        "model.heads=4",
-                                        "model.kv_heads=2",
-                                        "model.head_dim=6",
-                                        "model.ffn=12",
-                                        "model.vocab=25", /* and 7 rows of padding */
-                                        "seq=8",
-                                        NULL};
-    static const char *const gpt2[] = {"parts.tensor=2",
-                                       "model.dim=24",
-                                       "model.heads=4",
-                                       "model.vocab=25",
-                                       "seq=8",
-                                       "model.max_positions=8",
-                                       NULL};
+/* Where parts have tokens. */
+static const SplitFault sequence_faults[] = {
+    {"a gather is missing", plant_no_gather, "do not make up", false},
+    {"a norm's gradient is not summed", plant_norm_not_summed, "do not make up", false},
+    {"a gradient on other ranks", plant_other_box, "on the ranks of its parameter",
+     false},
+    {"a loss that is partial", plant_partial_loss, "the loss is not summed", false},
+    {"blocks disagree", plant_other_boundary, "in other parts than", true},
+    {"a meet makes something else", plant_other_meet, "makes", false},
+    {"a meet of other parts", plant_other_parts, "of other parts", false},
+    {"a meet without a copy", plant_met_weights, "reads weights of other ranks", false},
+    {"every part has all heads", plant_all_heads, "do not make up", false},
+    {0},
+};
 
+/* A small model; axis: "parts.tensor=2". */
+static Gen *faulty_model(const char *folder, const char *axis, int family,
+                         const char *pass)
+{
+    static const char *const names[] = {"small_llama", "small_gpt2"};
+    const char *llama[] = {NULL,
+                           "model.heads=4",
+                           "model.kv_heads=2",
+                           "model.head_dim=6",
+                           "model.ffn=12",
+                           "model.vocab=25", /* and 7 rows of padding */
+                           "seq=8",
+                           NULL};
+    const char *gpt2[] = {NULL,
+                          "model.dim=24",
+                          "model.heads=4",
+                          "model.vocab=25",
+                          "seq=8",
+                          "model.max_positions=8",
+                          NULL};
+    const char **sets = family ? gpt2 : llama;
+
+    sets[0] = axis;
+    return split_model(folder, names[family], sets, pass);
+}
+
+static void try_faults(const char *folder, const SplitFault *fault, const char *axis,
+                       const char *pass, const char *(*verify)(Gen *g))
+{
     for (; fault->name; fault++)
         for (int family = fault->gpt2; family < 2; family++) {
-            Gen *g = family ? split_model(folder, "small_gpt2", gpt2, pass)
-                            : split_model(folder, "small_llama", llama, pass);
+            Gen *g = faulty_model(folder, axis, family, pass);
             const char *bad = fault->plant(g) ? verify(g) : NULL;
             bool found = bad && strstr(bad, fault->named);
 
             passed += found;
             failed += !found;
             if (!found)
-                printf("FAIL test_split: %s: %s\n", fault->name,
+                printf("FAIL test_split: %s: %s: %s\n", axis, fault->name,
                        bad ? bad : "not noticed");
         }
 }
@@ -448,8 +488,9 @@ static void try_faults(const char *folder, const SplitFault *fault, const char *
 int main(int argc, char **argv)
 {
     gen_require(argc == 2, "usage: test_split FOLDER");
-    try_faults(argv[1], split_faults, "split", verify_split);
-    try_faults(argv[1], legs_faults, "span", verify_legs);
+    try_faults(argv[1], split_faults, "parts.tensor=2", "split", verify_split);
+    try_faults(argv[1], sequence_faults, "parts.context=2", "split", verify_split);
+    try_faults(argv[1], legs_faults, "parts.tensor=2", "span", verify_legs);
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0;
 }
