@@ -79,6 +79,15 @@ static void push_arg(Emit *e, const char *text)
     lua_rawseti(e->L, -2, (lua_Integer)lua_rawlen(e->L, -2) + 1);
 }
 
+/* The data that v is, or of which it is a part's piece, which may be measured by what
+ * comes first: numbers of rows must be numbers of rows. NULL: neither. */
+static const Value *data_of(const Value *v)
+{
+    while (v->kind == VAL_NODE && v->def->op->collective)
+        v = v->def->in[0];
+    return v->kind == VAL_DATA ? v : NULL;
+}
+
 /* Operands are apart even where the step computes in place. Returns the bytes they take.
  */
 static int64_t push_args(Emit *e, const Node *n, int64_t *out)
@@ -89,15 +98,15 @@ static int64_t push_args(Emit *e, const Node *n, int64_t *out)
     if (emit_on_device(e))
         push_arg(e, "rt");
     for (int i = 0; i < n->n_in + n->n_out; i++) {
-        const Value *v = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
+        const Value *v = i < n->n_in ? n->in[i] : n->out[i - n->n_in], *data = data_of(v);
 
         adds = adds || (i >= n->n_in && n->op->out[i - n->n_in].may_add);
         *out = i == n->n_in ? at : *out;
-        if (v->kind == VAL_DATA) {
-            push_arg(e, v->index == DATA_PART
+        if (data) {
+            push_arg(e, data->index == DATA_PART
                             ? "rt_parts(rt)->number"
                             : gen_printf(e->g, "rt_local(rt, rt->trainer->%s_offset)",
-                                         data_names[v->index]));
+                                         data_names[data->index]));
             continue;
         }
         push_arg(e, gen_printf(e->g, "(void *)(at + %" PRId64 ")", at));

@@ -74,7 +74,8 @@ calibrate() {
         '[ ! -e "$dir.killed" ] || calibrate_holds "$dir.killed" 2'
     check "--calibrate: no file after a refusal" test ! -e "$dir.no"
 
-    generate "$one" "$ROOT/tests/models/tiny_gpt2.lua" --set mesh.shard=1 && build_trainer "$one" &&
+    # in parts, whose kernels read pieces of the data
+    generate "$one" "$ROOT/tests/models/tiny_gpt2.lua" --set mesh.shard=1 --set parts.context=2 && build_trainer "$one" &&
         timeout 120 "$one/trainer" --calibrate "$one.json" --threads 1 >>"$one.log" 2>&1
     check "--calibrate: the table of one rank" calibrate_holds "$one.json" 1
 }
