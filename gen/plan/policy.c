@@ -204,9 +204,10 @@ static const char *what_fits(Gen *g, const Change *changes, int n_changes,
     return t.len
                ? t.s
                : gen_printf(g,
-                            "no recomputation, leaves, mesh.shard or micro_batch fits: "
+                            "no recomputation, leaves, mesh.shard%s or micro_batch fits: "
                             "give a rank at least %s, or take a shorter seq or a smaller "
                             "model",
+                            g->in_parts ? gen_printf(g, ", %s", parts_mesh_field(g)) : "",
                             show_bytes(g, least));
 }
 
