@@ -34,7 +34,8 @@ return op {
     cuts = {
         v = {},
         parts = {
-            logits = { 1, "t" }, next_logits = "sum", when = function(n) return n.part end,
+            logits = { 1, "t" }, next_logits = "sum", ordered = true,
+            when = function(n) return n.part end,
         },
     },
     check = function(n)
