@@ -129,9 +129,19 @@ static void take_inputs(Gen *g, Class *c, const Node *loss, Node *n)
     }
 }
 
+static bool reads_part(const Node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i]->kind == VAL_DATA && n->in[i]->index == DATA_PART)
+            return true;
+    return false;
+}
+
+/* parts: of how many it has rows, its own or, 0, all of them. */
 static void take_attrs(Gen *g, const Node *loss, Node *n)
 {
     const OpInfo *info = n->op->info;
+    const Attr own_part = {.key = "parts", .type = ATTR_INT, .i = reads_part(n)};
 
     n->n_attrs = info->n_attrs;
     n->attrs = gen_alloc(g, sizeof *n->attrs * (size_t)(info->n_attrs + 1));
@@ -142,6 +152,8 @@ static void take_attrs(Gen *g, const Node *loss, Node *n)
             if (!strcmp(loss->attrs[k].key, info->attrs[i].key) &&
                 (int)loss->attrs[k].type == info->attrs[i].type)
                 found = &loss->attrs[k];
+        if (!strcmp(info->attrs[i].key, own_part.key))
+            found = &own_part;
         if (!found)
             luaL_error(
                 g->L,

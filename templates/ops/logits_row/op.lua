@@ -28,17 +28,21 @@ return op {
         { "logits", "t v" }, { "row", "1", class = "i32" },
         { "part", "parts", class = "i32", optional = true },
     },
-    attrs = { softcap = { "number", 0, quiet = true } },
+    attrs = {
+        softcap = { "number", 0, quiet = true },
+        parts = { "int", 0, quiet = true }, -- in logits; 0: all of them
+    },
     outputs = { { "next_logits", "v", dtype = "logits" } },
     axes = { v = "parallel" },
     cuts = {
         v = {},
         parts = {
-            logits = { 1, "t" }, next_logits = "sum", ordered = true,
+            logits = { 1, "t" }, next_logits = "sum", attrs = { "parts" },
             when = function(n) return n.part end,
         },
     },
     check = function(n)
+        if not n.part and n.parts ~= 0 then return "parts without part" end
         if n.part and n.t % n.parts ~= 0 then return "parts must have whole rows" end
     end,
     cost = "copy",
@@ -52,17 +56,17 @@ return op {
         end
     end,
     cases = function(r)
-        local each, parts, in_parts = r(1, 10), 1 << r(0, 2), r(0, 1) == 1
-        local first = r(0, 2)
         return {
-            t = each * parts, v = r(1, 90), parts = parts,
+            t = r(1, 20), v = r(1, 90),
             inputs = function(n, r)
-                if not in_parts then return { row = { r(0, n.t - 1) } } end
-                local part = {}
-                for k = 1, parts do part[k] = first + k - 1 end
-                return { row = { r(0, each * (first + parts + 1) - 1) }, part = part }
+                if not n.parts then return { row = { r(0, n.t - 1) } } end
+                local first, part = r(0, 2), {}
+                for k = 1, n.parts do part[k] = first + k - 1 end
+                local row = r(0, n.t * (first + n.parts + 1) - 1) -- of these parts, or of others
+                n.t = n.t * n.parts
+                return { row = { row }, part = part }
             end,
         }
     end,
-    variants = { { softcap = 1.75 } },
+    variants = { { softcap = 1.75 }, { parts = 4 }, { parts = 1, softcap = 1.75 } },
 }
