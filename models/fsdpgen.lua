@@ -388,6 +388,7 @@
 ---@field [1] fsdpgen.value logits
 ---@field [2] fsdpgen.value row
 ---@field [3]? fsdpgen.value part
+---@field parts? integer
 ---@field softcap? number
 ---@field name? string of the value
 

@@ -46,7 +46,7 @@ more_ranks "mesh.shard=2 strategy=shard_optimizer" "parts.tensor = 4 with mesh.t
 estimated=(--set 'target=cpu{memory="150MiB"}' --set parts.tensor=4 --set mesh.shard=1)
 "$FSDPGEN" plan "$ROOT/models/demo.lua" "${estimated[@]}" >"$WORK/plan.txt" 2>&1
 check "budget, ranks that only an estimate fits: exit code" [ $? = 3 ]
-check "budget, ranks that only an estimate fits: none" grep -q 'mesh.shard or micro_batch fits: give' "$WORK/plan.txt"
+check "budget, ranks that only an estimate fits: none" grep -q 'mesh.shard, mesh.tensor or micro_batch fits: give' "$WORK/plan.txt"
 "$FSDPGEN" plan "$ROOT/models/llama8b.lua" --target cuda --set mesh.shard=8 >"$WORK/plan.txt" 2>&1
 check "budget, proposed ranks: they need that" grep -q '^memory: fits: 70.32 GiB a rank' "$WORK/plan.txt"
 
