@@ -36,6 +36,11 @@ const char *parts_mesh_field(Gen *g)
     return gen_printf(g, "mesh.%s", axis_name(g->model.parts_axis));
 }
 
+const char *parts_of(const Model *m)
+{
+    return m->parts_axis == AXIS_CONTEXT ? "each sequence" : "heads and features";
+}
+
 Pos place_of(Gen *g, const char *path)
 {
     char *p = gen_strdup(g, path);

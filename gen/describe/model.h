@@ -159,5 +159,7 @@ Pos model_pos(Gen *g, const char *path);
 /* "parts.tensor", or the other axis; likewise "mesh.tensor". */
 const char *parts_field(Gen *g);
 const char *parts_mesh_field(Gen *g);
+/* What they are parts of, in words: "heads and features". */
+const char *parts_of(const Model *m);
 
 #endif

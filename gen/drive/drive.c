@@ -124,19 +124,27 @@ static int plan_with(Gen *g, const char *fields, Cost *cost)
     return code;
 }
 
-/* The fewest ranks along the axis of parts that make the plan fit, where parameters are
- * marked for them. */
-static bool find_parts(Gen *g, Change *c)
+/* May parts along the axis save memory? Those of heads and features only where the
+ * architecture marks parameters for them; and one axis has parts. */
+static bool parts_may_help(const Gen *g, AxisId axis)
 {
     const Model *m = &g->model;
-    const char *axis = axis_name(m->parts_axis);
-    const int64_t now = parts_ranks(m);
-    const int64_t most = now * STARTED_RANKS / m->mesh.world_size;
-    bool marked = false;
+    bool marked = axis == AXIS_CONTEXT;
 
     for (int i = 0; i < g->params.count; i++)
         marked = marked || g->params.items[i].decl->mark.kind == PART_CUT;
-    if (!marked)
+    return marked && (m->parts == 1 || m->parts_axis == axis);
+}
+
+/* The fewest ranks along the axis of parts that make the plan fit. */
+static bool find_parts(Gen *g, AxisId along, Change *c)
+{
+    const Model *m = &g->model;
+    const char *axis = axis_name(along);
+    const int64_t now = m->mesh.axis[along].degree;
+    const int64_t most = now * STARTED_RANKS / m->mesh.world_size;
+
+    if (!parts_may_help(g, along))
         return false;
     for (int64_t n = 2 * now; n <= most; n *= 2) {
         const int64_t parts = max_i64(n, m->parts);
@@ -167,13 +175,13 @@ static void judge_budget(Gen *g)
     const Keep *kept = kept_blocks(g);
     int64_t leaves[2] = {m->leaves, policy_most_leaves(g)};
     bool searched = m->recompute == RECOMPUTE_AUTO; /* it has tried that already */
-    Change changes[4] = {{"", 0, m->leaves, policy_cost(g), 0}}, parts;
-    int n = 1;
+    Change changes[4] = {{"", 0, m->leaves, policy_cost(g), 0}}, parts[2];
+    int n = 1, n_parts = 0;
 
     if (m->budget_bytes == 0 || changes[0].cost.bytes <= m->budget_bytes)
         return;
     if (!strcmp(g->opt.command, "tune")) {
-        policy_over_budget(g, changes, 1, NULL, NULL);
+        policy_over_budget(g, changes, 1, NULL, 0, NULL);
         return;
     }
     for (int recompute = 0; recompute < (searched ? 1 : 2); recompute++) {
@@ -197,7 +205,9 @@ static void judge_budget(Gen *g)
         g->blocks.items[b].keep = kept[b];
     policy_settle(g);
     g->prog = program;
-    policy_over_budget(g, changes, n, find_parts(g, &parts) ? &parts : NULL, plan_with);
+    n_parts += find_parts(g, AXIS_TENSOR, &parts[n_parts]);
+    n_parts += find_parts(g, AXIS_CONTEXT, &parts[n_parts]);
+    policy_over_budget(g, changes, n, parts, n_parts, plan_with);
 }
 
 /* Are bytes for sums of gradients worth a warning? The other choice is planned, too. */

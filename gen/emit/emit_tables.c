@@ -122,8 +122,7 @@ static void push_mesh(Emit *e)
     emit_bool(L, "in_parts", e->g->in_parts);
     emit_int(L, "n_parts", m->parts);
     emit_str(L, "parts_axis", axis_name(m->parts_axis));
-    emit_str(L, "parts_of",
-             m->parts_axis == AXIS_CONTEXT ? "each sequence" : "heads and features");
+    emit_str(L, "parts_of", parts_of(m));
     emit_int(L, "here", plan_parts(e->g));
     set_group(e, "all", m->mesh.all);
     set_group(e, "nodes", m->mesh.nodes);

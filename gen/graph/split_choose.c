@@ -40,8 +40,8 @@ typedef struct Chooser {
 
 typedef struct Price {
     double param_bytes;
-    bool whole; /* every part does all the work */
-    bool cuts_weights;
+    bool whole;        /* every part does all the work */
+    bool cuts_weights; /* a part reads, or makes the gradient of, a piece of a weight */
     double bytes;
     int changes; /* inputs that are not as they are needed, pieces of whole ones too */
 } Price;
@@ -259,26 +259,18 @@ static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
     return price;
 }
 
-/* Parts of tokens have whole weights, wherever they have whole sequences or need none. */
-static bool cheaper_by_tokens(const Price *a, const Price *b)
-{
-    if (a->whole != b->whole)
-        return b->whole;
-    if (a->cuts_weights != b->cuts_weights)
-        return b->cuts_weights;
-    if (a->bytes != b->bytes)
-        return a->bytes < b->bytes;
-    return a->changes < b->changes;
-}
-
+/* Parts of tokens gather weights, wherever those lie, and cut them only where they must.
+ */
 static bool cheaper(const Chooser *x, const Price *a, const Price *b)
 {
-    if (x->g->model.parts_axis == AXIS_CONTEXT)
-        return cheaper_by_tokens(a, b);
-    if (a->param_bytes != b->param_bytes)
+    const bool tokens = x->g->model.parts_axis == AXIS_CONTEXT;
+
+    if (!tokens && a->param_bytes != b->param_bytes)
         return a->param_bytes < b->param_bytes;
     if (a->whole != b->whole)
         return b->whole;
+    if (tokens && a->cuts_weights != b->cuts_weights)
+        return b->cuts_weights;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes;
     return a->changes < b->changes;

@@ -254,9 +254,9 @@ typedef struct Change {
 /* Plans again with these fields. Out: an exit code and the cost, if it fits. */
 typedef int PlanWith(Gen *g, const char *fields, Cost *cost);
 /* Reports a plan over the budget, changes[0], with exit code 3, and which change fits. parts: the
- * change of parts and their ranks that fits, or NULL. plan: confirms what is proposed; NULL: estimates do. */
+ * changes of parts and their ranks that fit. plan: confirms what is proposed; NULL: estimates do. */
 void policy_over_budget(Gen *g, const Change *changes, int n_changes, const Change *parts,
-                        PlanWith *plan);
+                        int n_parts, PlanWith *plan);
 
 /* ---- search.c -------------------------------------------------------------------- */
 

@@ -178,7 +178,7 @@ static const char *change_that_fits(Gen *g, const Change *c, bool mesh, bool bat
 /* What would fit: each single change that does, or the first combination. Parts and ranks
  * that share them count as one change. */
 static const char *what_fits(Gen *g, const Change *changes, int n_changes,
-                             const Change *parts, PlanWith *plan)
+                             const Change *parts, int n_parts, PlanWith *plan)
 {
     const char *found;
     int64_t least = changes[0].cost.bytes;
@@ -196,10 +196,10 @@ static const char *what_fits(Gen *g, const Change *changes, int n_changes,
                     text_printf(&t, "%s%s", t.len ? "; " : "", found);
             }
         }
-        if (!together && parts)
+        for (int i = 0; !together && i < n_parts; i++)
             text_printf(&t, "%s%s needs %s a rank on %lld ranks", t.len ? "; " : "",
-                        parts->with, show_bytes(g, parts->cost.bytes),
-                        (long long)parts->ranks);
+                        parts[i].with, show_bytes(g, parts[i].cost.bytes),
+                        (long long)parts[i].ranks);
     }
     return t.len
                ? t.s
@@ -226,14 +226,14 @@ void policy_recompute_all(Gen *g)
 }
 
 void policy_over_budget(Gen *g, const Change *changes, int n_changes, const Change *parts,
-                        PlanWith *plan)
+                        int n_parts, PlanWith *plan)
 {
     const Model *m = &g->model;
     Pos pos = model_pos(g, "target.memory");
     const char *path = pos.line ? "target.memory" : m->target->budget_field;
     pos = model_pos(g, path);
     diag_add(g, DIAG_ERROR, pos.line ? pos : model_pos(g, "target"),
-             what_fits(g, changes, n_changes, parts, plan),
+             what_fits(g, changes, n_changes, parts, n_parts, plan),
              "%s: the plan needs %s on each rank%s, the budget is %s", path,
              show_bytes(g, changes[0].cost.bytes),
              m->recompute == RECOMPUTE_AUTO ? " with the least memory that \"auto\" found"

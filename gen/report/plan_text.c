@@ -124,10 +124,7 @@ static void print_head(Gen *g, Text *t)
         text_printf(t,
                     "parts: %" PRId64 " of %s, inside the hash; a rank computes %d of "
                     "them\n",
-                    m->parts,
-                    m->parts_axis == AXIS_CONTEXT ? "each sequence"
-                                                  : "heads and features",
-                    plan_parts(g));
+                    m->parts, parts_of(m), plan_parts(g));
     print_network(g, t);
     text_printf(t,
                 "step: %" PRId64 " micro-batches of %" PRId64 " x %" PRId64
