@@ -8,17 +8,18 @@
 #   ISA_GEMM         library under the products: auto, onednn, cblas, builtin
 #   ISA_MAKE         the same as arguments for an emitted Makefile; none for native
 
-# name|flags of /proc/cpuinfo that it needs|-march|library|its variable
+# name|flags of /proc/cpuinfo that it needs|-march|library|its variable. Where there is no AVX-512,
+# avx2 is v3 and onednn-avx2 is native: they need it.
 isa_table() {
     local v4="avx512f avx512bw avx512cd avx512dq avx512vl"
     cat <<TABLE
 native||native|auto|
 v3|avx2 fma bmi2|x86-64-v3|auto|
 v4|$v4|x86-64-v4|auto|
-avx2|avx2 fma bmi2|x86-64-v3|onednn|ONEDNN_MAX_CPU_ISA=AVX2
+avx2|$v4|x86-64-v3|onednn|ONEDNN_MAX_CPU_ISA=AVX2
 onednn-sse41|sse4_1|native|onednn|ONEDNN_MAX_CPU_ISA=SSE41
 onednn-avx|avx|native|onednn|ONEDNN_MAX_CPU_ISA=AVX
-onednn-avx2|avx2|native|onednn|ONEDNN_MAX_CPU_ISA=AVX2
+onednn-avx2|$v4|native|onednn|ONEDNN_MAX_CPU_ISA=AVX2
 onednn-avx512|$v4|native|onednn|ONEDNN_MAX_CPU_ISA=AVX512_CORE
 openblas-nehalem|sse4_2|native|cblas|OPENBLAS_CORETYPE=Nehalem
 openblas-haswell|avx2 fma|native|cblas|OPENBLAS_CORETYPE=Haswell

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by test.sh: tests/RESULTS.md, the results of --full. A row for each suite, with the commit
 # it ran on, and the figures that its log names. All rows are of the same code: their commits differ
-# in that file alone, and rows of other code go. So a count of hours can be stopped and goes on with
-# what is missing. In: commit, SEED, logs, rows (test.sh). Out: the file; is_counted.
+# in that file and the measured speeds alone, and rows of other code go. So a count of hours can be
+# stopped and goes on with what is missing. In: commit, SEED, logs, rows (test.sh). Out: the file;
+# is_counted.
 
 results=tests/RESULTS.md
+bench=tests/bench/RESULTS.md # speeds, which are no suite's counts
 machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p;T;q' /proc/cpuinfo), $(
     cc -dumpfullversion -dumpversion)"
 declare -A counted=() # name: row; of this code, with nothing failed
 
 is_this_code() { # COMMIT
-    git diff --quiet "$1" HEAD -- . ":!$results" 2>/dev/null
+    git diff --quiet "$1" HEAD -- . ":!$results" ":!$bench" 2>/dev/null
 }
 
 is_counted() { [ -n "${counted[$1]:-}" ]; }
@@ -19,7 +21,7 @@ is_counted() { [ -n "${counted[$1]:-}" ]; }
 # instruction sets or under the sanitizers, are counted anew. A tree with changes is no commit's.
 read_results() {
     local row name commit_of failed word
-    if ! git diff --quiet HEAD -- . ":!$results" 2>/dev/null; then
+    if ! git diff --quiet HEAD -- . ":!$results" ":!$bench" 2>/dev/null; then
         commit="$commit, changed"
         return
     fi
@@ -44,7 +46,7 @@ write_results() {
         echo
         echo "Each suite with all its counts, on the commit of its row; a name after the suite's is an"
         echo "instruction set of \`tests/isa.sh\`, with the counts of CI. The commits differ in this file"
-        echo "alone."
+        echo "and the speeds of \`tests/bench/RESULTS.md\` alone."
         echo
         echo "| suite | passed | failed | seconds | commit | seed | machine |"
         echo "|---|---|---|---|---|---|---|"
