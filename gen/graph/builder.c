@@ -476,6 +476,16 @@ void builder_push_g(Builder *b)
     lua_rawgeti(b->g->L, LUA_REGISTRYINDEX, b->g_ref);
 }
 
+void builder_push_call(Builder *b, const Node *n, Class *c)
+{
+    builder_push_g(b);
+    infer_push_n(b->g, n);
+    for (int i = 0; i < n->n_in; i++) {
+        builder_push_value(b, n->in[i], c);
+        lua_setfield(b->g->L, -2, node_operand(n, i)->name);
+    }
+}
+
 static int make_builder(lua_State *L)
 {
     Builder *b = lua_touserdata(L, 1);

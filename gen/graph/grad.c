@@ -148,12 +148,7 @@ static void push_backward_args(Grad *x, const Node *n, Value **d_out)
 {
     lua_State *L = x->g->L;
 
-    builder_push_g(x->b);
-    infer_push_n(x->g, n);
-    for (int i = 0; i < n->n_in; i++) {
-        builder_push_value(x->b, n->in[i], x->c);
-        lua_setfield(L, -2, node_operand(n, i)->name);
-    }
+    builder_push_call(x->b, n, x->c);
     for (int i = 0; i < n->n_out; i++) {
         builder_push_value(x->b, n->out[i], x->c);
         lua_setfield(L, -2, n->op->out[i].name);

@@ -80,18 +80,6 @@ static void settle(Linears *x, int made, int at)
         n->phase = PHASE_FORWARD;
 }
 
-static void push_args(Linears *x, const Node *n)
-{
-    lua_State *L = x->g->L;
-
-    builder_push_g(x->b);
-    infer_push_n(x->g, n);
-    for (int i = 0; i < n->n_in; i++) {
-        builder_push_value(x->b, n->in[i], x->c);
-        lua_setfield(L, -2, node_operand(n, i)->name);
-    }
-}
-
 /* The last node that the rule built takes the old node's outputs. */
 static void take_outputs(Linears *x, const Node *old)
 {
@@ -134,7 +122,7 @@ static bool replace(Linears *x, Node *old, int made)
     x->b->piece = old->piece;
     x->b->blame = ops_place(x->g, old->op, "fp8", NULL);
     ops_push_function(L, old->op, "fp8");
-    push_args(x, old);
+    builder_push_call(x->b, old, x->c);
     lua_call(L, 2, 1);
     built = lua_istable(L, -1) && c->nodes.count > before;
     if (!built && (c->nodes.count > before || !lua_isnil(L, -1)))

@@ -74,12 +74,7 @@ static void build(Place *x, const PartState *by)
     ops_push_function(L, n->op, "in_parts");
     if (!lua_istable(L, -1) || lua_getfield(L, -1, "ops") != LUA_TFUNCTION)
         luaL_error(L, "%s: the rule changed its own in_parts", n->op->name);
-    builder_push_g(x->b);
-    infer_push_n(x->g, n);
-    for (int i = 0; i < n->n_in; i++) {
-        builder_push_value(x->b, n->in[i], x->c);
-        lua_setfield(L, -2, node_operand(n, i)->name);
-    }
+    builder_push_call(x->b, n, x->c);
     builder_push_value(x->b, part, x->c);
     lua_pushinteger(L, x->g->model.parts);
     lua_pushinteger(L, by->sections.elems[0] - by->sections.pad);

@@ -40,25 +40,15 @@ void ops_push_tools(Gen *g)
     push_tool(g, "rule", "gen/lua/formula_rule.lua");
 }
 
-static const char *text_of(Gen *g, const char *key)
-{
-    const char *s;
-
-    lua_getfield(g->L, -1, key);
-    s = lua_isstring(g->L, -1) ? gen_strdup(g, lua_tostring(g->L, -1)) : NULL;
-    lua_pop(g->L, 1);
-    return s;
-}
-
 OpMap *ops_map_read(Gen *g, const char *own)
 {
     lua_State *L = g->L;
     OpMap *map = gen_alloc(g, sizeof *map);
 
-    map->cpu = text_of(g, "cpu");
-    map->cuda = text_of(g, "cuda");
-    map->formula = gen_printf(g, "%s%s", text_of(g, "formula"), own);
-    map->gradient = text_of(g, "derived_name");
+    map->cpu = ops_text(g, "cpu");
+    map->cuda = ops_text(g, "cuda");
+    map->formula = gen_printf(g, "%s%s", ops_text(g, "formula"), own);
+    map->gradient = ops_text(g, "derived_name");
     lua_getfield(L, -1, "operations");
     map->operations = (int)lua_tointeger(L, -1);
     lua_pop(L, 1);

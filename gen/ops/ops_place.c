@@ -89,7 +89,7 @@ static Pos text_place(Gen *g, const OpRule *op, const char *key, int at, int len
     return (Pos){info->path, field->value.line, field->value.col + 1 + at, length};
 }
 
-static const char *text_of(Gen *g, const char *key)
+const char *ops_text(Gen *g, const char *key)
 {
     const char *s;
 
@@ -119,12 +119,12 @@ void ops_report_problems(Gen *g, const OpRule *op)
         Pos pos;
 
         lua_rawgeti(L, -1, i + 1);
-        key = text_of(g, "key");
-        message = text_of(g, "message");
-        help = text_of(g, "help");
-        pos = text_of(g, "at")
+        key = ops_text(g, "key");
+        message = ops_text(g, "message");
+        help = ops_text(g, "help");
+        pos = ops_text(g, "at")
                   ? text_place(g, op, key, number_of(L, "at"), number_of(L, "length"))
-                  : ops_place(g, op, key, text_of(g, "item"));
+                  : ops_place(g, op, key, ops_text(g, "item"));
         lua_pop(L, 1);
         diag_add(g, DIAG_ERROR, pos, help, "op %s: %s", op->name, message);
     }
