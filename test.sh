@@ -5,7 +5,7 @@
 #   ./test.sh                the CI tier: under 25 minutes on 2 cores
 #   ./test.sh --full         every count that is promised (hours); writes tests/RESULTS.md. When it
 #                            is stopped, the next one goes on with the rows that are missing, as
-#                            long as nothing but that file and measured speeds has changed
+#                            long as nothing that their suites read has changed
 #   ./test.sh --deps         only installs what is missing
 #   ./test.sh [--full] SUITE...   these folders of tests/ only, or `ctest` (no sanitizers);
 #                            with --full their rows of tests/RESULTS.md are written anew

@@ -1,18 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by test.sh: tests/RESULTS.md, the results of --full. A row for each suite, with the commit
 # it ran on, and the figures that its log names. All rows are of the same code: their commits differ
-# in that file and the measured speeds alone, and rows of other code go. So a count of hours can be
-# stopped and goes on with what is missing. In: commit, SEED, logs, rows (test.sh). Out: the file;
-# is_counted.
+# in what the suite does not read alone, and other rows go. So a count of hours can be stopped and goes
+# on with what is missing. In: commit, SEED, logs, rows (test.sh). Out: the file; is_counted.
 
 results=tests/RESULTS.md
-bench=tests/bench/RESULTS.md # speeds, which are no suite's counts
 machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p;T;q' /proc/cpuinfo), $(
     cc -dumpfullversion -dumpversion)"
 declare -A counted=() # name: row; of this code, with nothing failed
 
-is_this_code() { # COMMIT
-    git diff --quiet "$1" HEAD -- . ":!$results" ":!$bench" 2>/dev/null
+# What a suite does not read: these results, measured speeds, the pages, and suites that no other reads.
+alone="aarch64 emit fuzz hf house matrix mistakes pages shell threads tune"
+pages="docs README.md CHANGELOG.md tests/README.md"
+
+is_this_code() { # COMMIT SUITE
+    local but=(":!$results" ":!tests/bench/RESULTS.md") word
+    for word in $alone; do
+        [ "$2" = house ] || [ "$2" = "$word" ] || but+=(":!tests/$word") # house reads everything
+    done
+    for word in $pages; do
+        [[ " house pages shell " = *" $2 "* ]] || but+=(":!$word")
+    done
+    git diff --quiet "$1" HEAD -- . "${but[@]}" 2>/dev/null
 }
 
 is_counted() { [ -n "${counted[$1]:-}" ]; }
@@ -20,15 +29,16 @@ is_counted() { [ -n "${counted[$1]:-}" ]; }
 # read_results [SUITE...]: the rows that hold. Those of the suites named, also with other
 # instruction sets or under the sanitizers, are counted anew. A tree with changes is no commit's.
 read_results() {
-    local row name commit_of failed word
-    if ! git diff --quiet HEAD -- . ":!$results" ":!$bench" 2>/dev/null; then
+    local row name suite_of commit_of failed word
+    if ! git diff --quiet HEAD -- . ":!$results" 2>/dev/null; then
         commit="$commit, changed"
         return
     fi
     while read -r row; do
         IFS='|' read -r _ name _ failed _ commit_of _ <<<"$row"
         name=$(echo $name)
-        is_this_code $commit_of && [ $failed = 0 ] || continue
+        suite_of=${name#asan }
+        [ $failed = 0 ] && is_this_code $commit_of "${suite_of%% *}" || continue
         counted[$name]=$row
         for word; do
             [[ " $name " != *" $word "* ]] || unset "counted[$name]"
@@ -45,8 +55,8 @@ write_results() {
         echo "# Results of ./test.sh --full"
         echo
         echo "Each suite with all its counts, on the commit of its row; a name after the suite's is an"
-        echo "instruction set of \`tests/isa.sh\`, with the counts of CI. The commits differ in this file"
-        echo "and the speeds of \`tests/bench/RESULTS.md\` alone."
+        echo "instruction set of \`tests/isa.sh\`, with the counts of CI. The commits differ in what the suite"
+        echo "does not read alone: pages, results, or the tests of suites that stand alone."
         echo
         echo "| suite | passed | failed | seconds | commit | seed | machine |"
         echo "|---|---|---|---|---|---|---|"
