@@ -12,6 +12,7 @@ set -u
 own_args=1
 . "$(dirname "$0")/../lib.sh"
 STEPS=${STEPS:-7} SAVE=${SAVE:-$WORK}
+mkdir -p "$SAVE" || exit 1
 first=${1:-1} last=${2:-99}
 threads=1
 export MAKEFLAGS=-s
