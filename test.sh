@@ -4,8 +4,8 @@
 #
 #   ./test.sh                the CI tier: under 25 minutes on 2 cores
 #   ./test.sh --full         every count that is promised (hours); writes tests/RESULTS.md. When it
-#                            is stopped, the next one goes on with the rows that are missing, as
-#                            long as nothing that their suites read has changed
+#                            is stopped, the next one goes on with the rows that are missing; a
+#                            row holds while nothing changes that its suite reads
 #   ./test.sh --deps         only installs what is missing
 #   ./test.sh [--full] SUITE...   these folders of tests/ only, or `ctest` (no sanitizers);
 #                            with --full their rows of tests/RESULTS.md are written anew

@@ -1,25 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by test.sh: tests/RESULTS.md, the results of --full. A row for each suite, with the commit
-# it ran on, and the figures that its log names. All rows are of the same code: their commits differ
-# in what the suite does not read alone, and other rows go. So a count of hours can be stopped and goes
-# on with what is missing. In: commit, SEED, logs, rows (test.sh). Out: the file; is_counted.
+# it ran on, and the figures that its log names. A row holds while nothing changes that its suite reads;
+# rows of other code go. So a count of hours can be stopped and goes on with what is missing. In: commit, SEED, logs, rows (test.sh). Out: the file; is_counted.
 
 results=tests/RESULTS.md
 machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p;T;q' /proc/cpuinfo), $(
     cc -dumpfullversion -dumpversion)"
 declare -A counted=() # name: row; of this code, with nothing failed
 
-# What a suite does not read: these results, measured speeds, the pages, and suites that no other reads.
+# What not every suite reads: suites that no other reads, pages, and measured speeds.
 alone="aarch64 emit fuzz hf house matrix mistakes pages shell threads tune"
 pages="docs README.md CHANGELOG.md tests/README.md"
+speeds=tests/bench/RESULTS.md
+readers_of_pages=" house pages report shell tokenize "
+readers_of_speeds=" house pages plan "
 
 is_this_code() { # COMMIT SUITE
-    local but=(":!$results" ":!tests/bench/RESULTS.md") word
-    for word in $alone; do
-        [ "$2" = house ] || [ "$2" = "$word" ] || but+=(":!tests/$word") # house reads everything
-    done
+    local but=(":!$results") word
+    [[ $readers_of_speeds = *" $2 "* ]] || but+=(":!$speeds")
     for word in $pages; do
-        [[ " house pages shell " = *" $2 "* ]] || but+=(":!$word")
+        [[ $readers_of_pages = *" $2 "* ]] || but+=(":!$word")
+    done
+    for word in $alone; do
+        [[ $2 = house || $2 = "$word" ]] || but+=(":!tests/$word")
     done
     git diff --quiet "$1" HEAD -- . "${but[@]}" 2>/dev/null
 }
@@ -55,8 +58,8 @@ write_results() {
         echo "# Results of ./test.sh --full"
         echo
         echo "Each suite with all its counts, on the commit of its row; a name after the suite's is an"
-        echo "instruction set of \`tests/isa.sh\`, with the counts of CI. The commits differ in what the suite"
-        echo "does not read alone: pages, results, or the tests of suites that stand alone."
+        echo "instruction set of \`tests/isa.sh\`, with the counts of CI. A row holds while"
+        echo "nothing changes that its suite reads; \`./test.sh --full\` counts the others anew."
         echo
         echo "| suite | passed | failed | seconds | commit | seed | machine |"
         echo "|---|---|---|---|---|---|---|"

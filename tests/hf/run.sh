@@ -71,21 +71,12 @@ one_kind() {
         'optimizer=sgd{lr=1e-38,weight_decay=0}' || return
     text='67 97 108 108 32 109 101 32 73 115 104 109 97 101 108 46 32 83 111'
     vocab=$(sed -n 's/.*"vocab_size": \([0-9]*\).*/\1/p' "$ck/config.json")
-    coproc HF { hf greedy "$ck" 19 "$text" "$WORK/ask.bin" "$WORK/ask_$kind.jsonl" 2>"$WORK/answer.err"; }
-    for ((i = 0; i <= tokens; i++)); do
-        if ! read -r text <&"${HF[0]}"; then
-            bad "$kind: greedy token $i" "$WORK/answer.err"
-            return
-        fi
-        [ $i -lt $tokens ] || break
-        steps_of "$WORK/ask_$kind" --data "$WORK/ask.bin" --init "$ck" --steps $((2 * vocab)) || {
-            bad "$kind: log-probabilities are asked for" "$WORK/ask_$kind.err"
-            return
-        }
-        echo >&"${HF[1]}"
-    done
-    exec {HF[1]}>&- && wait "$HF_PID"
-    ok "$kind: log-probabilities and greedy text of from_pretrained: $text"
+    if text=$(hf greedy "$ck" 19 "$text" "$tokens" "$WORK/ask.bin" "$WORK/ask.jsonl" "$WORK/ask_$kind/trainer" \
+        --threads 1 --quiet --init "$ck" --steps $((2 * vocab)) 2>"$WORK/answer.err"); then
+        ok "$kind: log-probabilities and greedy text of from_pretrained: $text"
+    else
+        bad "$kind: log-probabilities and greedy text of from_pretrained" "$WORK/answer.err"
+    fi
 }
 
 real_model() {
