@@ -67,6 +67,7 @@ typedef struct RtParam {
     int64_t dim[RT_MAX_DIMS];
     int boxes;               /* it is stored as: pieces along cut_dim, of each section of that dim;
                               * 0 or 1: one for each rank along the axes of its segment */
+    int inner_boxes;         /* so many of them, one after the other, are of parts along context */
     int cut_dim;
     int n_sections;          /* 0: one */
     const int64_t *sections; /* elements of cut_dim */
@@ -213,8 +214,8 @@ typedef struct RtTrainer {
     RtGroup replicate;               /* the bits of copies in the mesh: for counters */
     RtGroup nodes;                   /* the bits of nodes; 0: one node */
     RtGroup data;                    /* ranks that compute different leaves; together, all leaves */
-    int parts;                       /* parts of a step; 0 or 1: it is computed whole */
-    RtGroup sharers;                 /* ranks that share them */
+    int tensor_parts, context_parts; /* of a step, along each axis; 0: it is computed whole */
+    RtGroup tensor_ranks, context_ranks; /* that share them */
     RtDtype param_dtype, reduce_dtype, master_dtype, moments_dtype;
     int64_t seq_tokens, vocab;
     int64_t micro_batch;             /* sequences */
@@ -301,69 +302,72 @@ static inline void *rt_local(const Rt *rt, int64_t offset) { return rt->local + 
 
 /* ---- parts ----------------------------------------------------------------------- */
 
-/* A step may be computed in parts. Each rank along a mesh axis computes some of them, one after the
- * other. In a meet, each part gets what it needs of a value of which the parts have pieces or summands:
- * one function of all parts in order, so the result does not depend on which rank computes them. */
+/* A step may be computed in parts: of heads and features (tensor), of tokens (context), or both. Each
+ * rank along the mesh's axis computes some of them, one after the other. In a meet, each part gets what
+ * it needs of a value of which the parts along an axis have pieces or summands: one function of all of
+ * them in order, so the result does not depend on which rank computes them. */
 enum { RT_MAX_PARTS = 64 }; /* the most that a description may ask for */
+
+/* The parts along one axis. */
+typedef struct RtAlong {
+    RtGroup ranks;           /* that share them */
+    int all, here, first;    /* how many; those of this rank: how many, and their first number */
+    int step;                /* from one to the next in the order of this rank's parts */
+    int lanes, lane_step;    /* meets that are held side by side: of this rank's parts along the other
+                              * axis, if the value differs along that, too */
+#ifdef RT_CUDA
+    const int32_t *number;   /* of each of this rank's parts, for kernels that must know: in device */
+                             /* memory */
+#else
+    int32_t number[RT_MAX_PARTS];
+#endif
+} RtAlong;
+
+/* The parts of this rank: those along context of its first part along tensor, then of the next. */
 typedef struct RtParts {
     Rt *rt;
-    int here;                        /* the number of parts that this rank computes: */
-    int first;                       /* this one of all, and those that follow */
-    int all;
-#ifdef RT_CUDA
-    const int32_t *number;           /* of this rank's parts, for kernels that must know theirs: in */
-                                     /* device memory */
-#else
-    int32_t number[RT_MAX_PARTS];    /* of this rank's parts, for kernels that must know theirs */
-#endif
+    int here;                        /* how many, along both axes */
+    RtAlong tensor, context;
+    RtAlong tensor_once, context_once; /* of values that are the same along the other axis */
     const void *from[RT_MAX_PARTS];  /* of a meet: what this rank's parts have */
     void *to[RT_MAX_PARTS];
 } RtParts;
 RtParts *rt_parts(Rt *rt);
+/* rt_map.c: all but rt and number, for a rank. */
+void rt_parts_lay(const RtTrainer *t, int rank, RtParts *parts);
 
-/* from: what each of all parts has. Writes what part `part` needs; beta 1 adds it. */
+/* from: what each of all parts along the axis has. Writes what part `part` needs; beta 1 adds it. */
 typedef void RtMeetKernel(int part, const void *const *from, void *to, float beta);
 /* Joins the ranks that share the parts; if there are several, `from` is in the symmetric space. Writes
- * `to` of the first n parts here; 1: all parts share the result. */
-void rt_meet(RtParts *parts, RtMeetKernel *kernel, float beta, int n);
+ * `to` of the first n parts here along the axis, in each lane; 1: all of them share the result.
+ * rt_piece: the same of a value that all parts have; `from` is that value, and no ranks join. */
+void rt_meet(RtParts *parts, const RtAlong *along, RtMeetKernel *kernel, float beta, int n);
+void rt_piece(RtParts *parts, const RtAlong *along, RtMeetKernel *kernel, float beta, int n);
 
 /* On CUDA such a kernel is emitted with a function that enqueues all of this (rt_cuda.h). */
 #ifdef RT_CUDA
-#define RT_MEET_ALL(parts, kernel, beta, n) kernel(parts, beta, n)
+#define RT_MEET_BY(how, parts, along, kernel, beta, n) kernel(parts, along, beta, n)
 #else
-#define RT_MEET_ALL(parts, kernel, beta, n) rt_meet(parts, kernel, beta, n)
+#define RT_MEET_BY(how, parts, along, kernel, beta, n) how(parts, along, kernel, beta, n)
 #endif
 
-/* from, to: expressions of p, a part of this rank. RT_MEET gives each part a result of its own,
- * RT_MEET_WHOLE one to all parts. RT_PIECE gives each a piece of what all have, and joins no ranks. */
-#define RT_MEET(parts, kernel, from_p, to_p, beta) \
+/* axis: tensor, or tensor_once; likewise context. from, to: expressions of p, a part of this rank.
+ * RT_MEET gives each part a result of its own, RT_MEET_WHOLE one to all parts along the axis. RT_PIECE
+ * gives each a piece of what all have, and joins no ranks. */
+#define RT_MEET_AS(how, parts, axis, kernel, from_p, to_p, beta, n) \
     do { \
         for (int p = 0; p < (parts)->here; p++) { \
             (parts)->from[p] = (from_p); \
             (parts)->to[p] = (to_p); \
         } \
-        RT_MEET_ALL(parts, kernel, beta, (parts)->here); \
+        RT_MEET_BY(how, parts, &(parts)->axis, kernel, beta, n); \
     } while (0)
-#define RT_MEET_WHOLE(parts, kernel, from_p, to_all, beta) \
-    do { \
-        for (int p = 0; p < (parts)->here; p++) \
-            (parts)->from[p] = (from_p); \
-        (parts)->to[0] = (to_all); \
-        RT_MEET_ALL(parts, kernel, beta, 1); \
-    } while (0)
-#ifdef RT_CUDA
-#define RT_PIECE(parts, kernel, from_all, to_p, beta) \
-    do { \
-        (parts)->from[0] = (from_all); \
-        for (int p = 0; p < (parts)->here; p++) \
-            (parts)->to[p] = (to_p); \
-        RT_MEET_ALL(parts, kernel, beta, (parts)->here); \
-    } while (0)
-#else
-#define RT_PIECE(parts, kernel, from_all, to_p, beta) \
-    for (int p = 0; p < (parts)->here; p++) \
-        kernel((parts)->first + p, &(const void *){ (from_all) }, (to_p), beta)
-#endif
+#define RT_MEET(parts, axis, kernel, from_p, to_p, beta) \
+    RT_MEET_AS(rt_meet, parts, axis, kernel, from_p, to_p, beta, (parts)->axis.here)
+#define RT_MEET_WHOLE(parts, axis, kernel, from_p, to_p, beta) \
+    RT_MEET_AS(rt_meet, parts, axis, kernel, from_p, to_p, beta, 1)
+#define RT_PIECE(parts, axis, kernel, from_p, to_p, beta) \
+    RT_MEET_AS(rt_piece, parts, axis, kernel, from_p, to_p, beta, (parts)->axis.here)
 
 int rt_main(const RtTrainer *trainer, int argc, char **argv);
 

@@ -251,8 +251,7 @@ static void check_mesh(Check *c, bool batches_good)
         check_ranks(c, replicate * shard);
 }
 
-/* Ranks along an axis share its parts, each an equal number of them. One axis has parts.
- */
+/* Ranks along an axis share its parts, each an equal number of them. */
 static void check_axis_parts(Check *c, const char *axis, const char *other)
 {
     const char *parts_of = gen_printf(c->g, "parts.%s", axis);
@@ -277,6 +276,9 @@ static void check_axis_parts(Check *c, const char *axis, const char *other)
              (long long)ranks, (long long)parts, parts > 1 ? "s" : "", parts_of);
 }
 
+/* Of both axes together: RT_MAX_PARTS of runtime/rt.h. */
+enum { MOST_PARTS = 64 };
+
 static void check_parts(Check *c)
 {
     int64_t context, tensor;
@@ -284,11 +286,12 @@ static void check_parts(Check *c)
     check_axis_parts(c, "tensor", "context");
     check_axis_parts(c, "context", "tensor");
     if (value_int(c, "parts.context", &context) &&
-        value_int(c, "parts.tensor", &tensor) && context > 1 && tensor > 1)
-        COMPLAIN(c, "parts.context", "leave out parts.tensor or parts.context",
-                 "parts.context: parts of a sequence (%lld) do not go with parts of "
-                 "heads and features (parts.tensor = %lld) yet",
-                 (long long)context, (long long)tensor);
+        value_int(c, "parts.tensor", &tensor) && context * tensor > MOST_PARTS)
+        COMPLAIN(c, "parts.context",
+                 gen_printf(c->g, "use %lld", (long long)(MOST_PARTS / tensor)),
+                 "parts.context: %lld parts of each sequence and %lld of heads and "
+                 "features (parts.tensor) are more than %d together",
+                 (long long)context, (long long)tensor, MOST_PARTS);
 }
 
 /* A scale is that of a whole tensor, and no part has one. */

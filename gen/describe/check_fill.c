@@ -40,16 +40,10 @@ static void fill_groups(Check *c, Model *m)
     }
 }
 
-/* check.c refuses parts of both axes. */
 static void fill_parts(Check *c, Model *m)
 {
-    int64_t context = 1;
-
-    value_int(c, "parts.context", &context);
-    value_int(c, "parts.tensor", &m->parts);
-    m->parts_axis = context > 1 ? AXIS_CONTEXT : AXIS_TENSOR;
-    if (context > 1)
-        m->parts = context;
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        value_int(c, parts_field(c->g, a), &m->parts[a]);
 }
 
 static void fill_hash_fields(Check *c, Model *m)

@@ -26,19 +26,31 @@ Pos model_pos(Gen *g, const char *path)
     return p ? p->pos : (Pos){.file = g->model.file};
 }
 
-const char *parts_field(Gen *g)
+const char *parts_field(Gen *g, PartsAxis axis)
 {
-    return gen_printf(g, "parts.%s", axis_name(g->model.parts_axis));
+    return gen_printf(g, "parts.%s", axis_name(parts_mesh(axis)));
 }
 
-const char *parts_mesh_field(Gen *g)
+const char *parts_mesh_fields(Gen *g)
 {
-    return gen_printf(g, "mesh.%s", axis_name(g->model.parts_axis));
+    const char *fields = "";
+
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        if (g->model.parts[a] > 1)
+            fields = gen_printf(g, "%s%smesh.%s", fields, *fields ? ", " : "",
+                                axis_name(parts_mesh(a)));
+    return fields;
 }
 
-const char *parts_of(const Model *m)
+const char *parts_of(Gen *g)
 {
-    return m->parts_axis == AXIS_CONTEXT ? "each sequence" : "heads and features";
+    const long long tensor = g->model.parts[PARTS_TENSOR];
+    const long long context = g->model.parts[PARTS_CONTEXT];
+
+    return context == 1  ? "heads and features"
+           : tensor == 1 ? "each sequence"
+                         : gen_printf(g, "heads and features (%lld) and of each sequence (%lld)",
+                                      tensor, context);
 }
 
 Pos place_of(Gen *g, const char *path)

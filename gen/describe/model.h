@@ -57,6 +57,10 @@ typedef struct WrapRule {
 /* How the config.json of checkpoints is made (hf_config.c). */
 typedef enum { CONFIG_CHECKED, CONFIG_UNCHECKED, CONFIG_NONE } ConfigUse;
 
+/* The axes along which a step is computed in parts, in the order in which split cuts: heads and
+ * features, then tokens. */
+typedef enum { PARTS_TENSOR, PARTS_CONTEXT, N_PARTS_AXES } PartsAxis;
+
 typedef struct Model {
     const char *name;
     const char *file;            /* as given on the command line; outputs show its base name only */
@@ -87,9 +91,7 @@ typedef struct Model {
     double loss_z, label_smoothing;
     bool packed;                        /* sequences hold documents, */
     int64_t document_end;               /* each of which ends with this token */
-    AxisId parts_axis;                  /* what parts have: heads and features (tensor) or tokens
-                                         * (context); one axis at a time */
-    int64_t parts;                      /* along it; 1: values are whole */
+    int64_t parts[N_PARTS_AXES];        /* along each axis; 1: values are whole along it */
     bool fuse;
     bool library_order;                 /* reduction = "library": sums over ranks one by one; then
                                          * mesh, strategy and accumulate are inside the hash */
@@ -144,22 +146,40 @@ typedef struct Model {
     int n_files;                        /* files of weights */
 } Model;
 
-/* The ranks that share the parts: how many, and their bits. */
-static inline int64_t parts_ranks(const Model *m)
+/* The mesh's axis whose ranks share the parts along an axis: how many ranks, and their bits. */
+static inline AxisId parts_mesh(PartsAxis axis)
 {
-    return m->mesh.axis[m->parts_axis].degree;
+    return axis == PARTS_TENSOR ? AXIS_TENSOR : AXIS_CONTEXT;
 }
-static inline RankBits parts_group(const Model *m)
+static inline int64_t parts_ranks(const Model *m, PartsAxis axis)
 {
-    return m->mesh.axis[m->parts_axis].bits;
+    return m->mesh.axis[parts_mesh(axis)].degree;
+}
+static inline RankBits parts_group(const Model *m, PartsAxis axis)
+{
+    return m->mesh.axis[parts_mesh(axis)].bits;
+}
+
+/* Along all axes: the parts, the ranks that share them, their bits. */
+static inline int64_t parts_all(const Model *m)
+{
+    return m->parts[PARTS_TENSOR] * m->parts[PARTS_CONTEXT];
+}
+static inline int64_t parts_all_ranks(const Model *m)
+{
+    return parts_ranks(m, PARTS_TENSOR) * parts_ranks(m, PARTS_CONTEXT);
+}
+static inline RankBits parts_all_group(const Model *m)
+{
+    return parts_group(m, PARTS_TENSOR) | parts_group(m, PARTS_CONTEXT);
 }
 
 /* Where a field was written; path: "optimizer.lr" or "model.heads". line 0: it is a default. */
 Pos model_pos(Gen *g, const char *path);
-/* "parts.tensor", or the other axis; likewise "mesh.tensor". */
-const char *parts_field(Gen *g);
-const char *parts_mesh_field(Gen *g);
+/* "parts.tensor", "mesh.tensor". */
+const char *parts_field(Gen *g, PartsAxis axis);
+const char *parts_mesh_fields(Gen *g); /* of the axes with parts: "mesh.tensor, mesh.context" */
 /* What they are parts of, in words: "heads and features". */
-const char *parts_of(const Model *m);
+const char *parts_of(Gen *g);
 
 #endif

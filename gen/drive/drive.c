@@ -125,29 +125,31 @@ static int plan_with(Gen *g, const char *fields, Cost *cost)
 }
 
 /* May parts along the axis save memory? Those of heads and features only where the
- * architecture marks parameters for them; and one axis has parts. */
-static bool parts_may_help(const Gen *g, AxisId axis)
+ * architecture marks parameters for them. Where a description has parts, more along
+ * another axis are not proposed. */
+static bool parts_may_help(const Gen *g, PartsAxis axis)
 {
     const Model *m = &g->model;
-    bool marked = axis == AXIS_CONTEXT;
+    bool marked = axis == PARTS_CONTEXT;
 
     for (int i = 0; i < g->params.count; i++)
-        marked = marked || g->params.items[i].decl->mark.kind == PART_CUT;
-    return marked && (m->parts == 1 || m->parts_axis == axis);
+        marked = marked ||
+                 g->params.items[i].decl->mark[PARTS_TENSOR].kind == PART_CUT;
+    return marked && (parts_all(m) == 1 || m->parts[axis] > 1);
 }
 
 /* The fewest ranks along the axis of parts that make the plan fit. */
-static bool find_parts(Gen *g, AxisId along, Change *c)
+static bool find_parts(Gen *g, PartsAxis along, Change *c)
 {
     const Model *m = &g->model;
-    const char *axis = axis_name(along);
-    const int64_t now = m->mesh.axis[along].degree;
+    const char *axis = axis_name(parts_mesh(along));
+    const int64_t now = parts_ranks(m, along);
     const int64_t most = now * STARTED_RANKS / m->mesh.world_size;
 
     if (!parts_may_help(g, along))
         return false;
     for (int64_t n = 2 * now; n <= most; n *= 2) {
-        const int64_t parts = max_i64(n, m->parts);
+        const int64_t parts = max_i64(n, m->parts[along]);
         const int code = plan_with(g,
                                    gen_printf(g, "parts.%s = %lld, mesh.%s = %lld", axis,
                                               (long long)parts, axis, (long long)n),
@@ -156,7 +158,7 @@ static bool find_parts(Gen *g, AxisId along, Change *c)
         if (code == EXIT_FIT)
             continue;
         c->with = gen_printf(g, "mesh.%s = %lld", axis, (long long)n);
-        if (parts != m->parts)
+        if (parts != m->parts[along])
             c->with = gen_printf(g, "parts.%s = %lld with %s, another numerics hash,",
                                  axis, (long long)parts, c->with);
         c->ranks = m->mesh.world_size / now * n;
@@ -205,8 +207,8 @@ static void judge_budget(Gen *g)
         g->blocks.items[b].keep = kept[b];
     policy_settle(g);
     g->prog = program;
-    n_parts += find_parts(g, AXIS_TENSOR, &parts[n_parts]);
-    n_parts += find_parts(g, AXIS_CONTEXT, &parts[n_parts]);
+    n_parts += find_parts(g, PARTS_TENSOR, &parts[n_parts]);
+    n_parts += find_parts(g, PARTS_CONTEXT, &parts[n_parts]);
     policy_over_budget(g, changes, n, parts, n_parts, plan_with);
 }
 

@@ -270,10 +270,29 @@ static const char *part_shape(Gen *g, const ClassParam *decl)
     int64_t dim[MAX_DIMS];
 
     memcpy(dim, decl->dim, sizeof dim);
-    if (g->in_parts && decl->mark.kind == PART_CUT)
-        dim[decl->mark.dim] =
-            (dim[decl->mark.dim] + decl->mark.sections.pad) / g->model.parts;
+    for (int a = 0; g->in_parts && a < N_PARTS_AXES; a++) {
+        const PartState *mark = &decl->mark[a];
+
+        if (mark->kind == PART_CUT)
+            dim[mark->dim] = (dim[mark->dim] + mark->sections.pad) / g->model.parts[a];
+    }
     return show_shape(g, dim, decl->n_dims);
+}
+
+/* Which of a rank's boxes part p computes with: "p", "p / 2"; NULL: it is not cut. */
+static const char *box_index(Gen *g, const ClassParam *decl)
+{
+    const bool tensor = decl->mark[PARTS_TENSOR].kind == PART_CUT;
+    const bool context = decl->mark[PARTS_CONTEXT].kind == PART_CUT;
+    const int inner = plan_parts_along(g, PARTS_CONTEXT);
+
+    if (!g->in_parts || !(tensor || context))
+        return NULL;
+    if (!context && inner > 1)
+        return gen_printf(g, "p / %d", inner);
+    if (!tensor && plan_parts_along(g, PARTS_TENSOR) > 1)
+        return gen_printf(g, "p %% %d", inner);
+    return "p";
 }
 
 static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad)
@@ -294,8 +313,9 @@ static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad
         emit_str(L, "base", base_name(s->g, bases, base));
         emit_str(L, "type", dtype_ctype(param_dtype(s->g, decl, grad)));
         emit_int(L, "offset", offset);
-        emit_int(L, "part_bytes",
-                 decl->mark.kind == PART_CUT
+        emit_str(L, "box", box_index(s->g, decl));
+        emit_int(L, "box_bytes",
+                 box_index(s->g, decl)
                      ? layout_box_stride(block_param(s->g, b->ins, p)) *
                            dtype_bytes(param_dtype(s->g, decl, grad))
                      : 0);
@@ -557,7 +577,7 @@ void bind_push_binders(Steps *s)
     emit_bool(L, "in_parts", g->in_parts);
     emit_int(L, "here", plan_parts(g));
     emit_str(L, "slab_space",
-             g->in_parts && parts_group(&g->model) ? "rt_symmetric" : "rt_local");
+             g->in_parts && parts_all_group(&g->model) ? "rt_symmetric" : "rt_local");
     lua_newtable(L);
     for (int k = 0; k < s->binders.count; k++) {
         const Binder *b = &s->binders.items[k];

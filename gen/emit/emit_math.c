@@ -34,24 +34,64 @@ static const Saved *own_field(const Class *c, const Value *v)
     return s && s->value == v ? s : NULL;
 }
 
-/* A member of a struct of pointers. In parts there is an array with a struct for each
- * part, and what all parts share is in the first. */
-static const char *member(Emit *e, const char *of, const Value *v, const char *name)
+/* The axes that have parts, a bit each. */
+static unsigned parted(const Gen *g)
 {
-    const char *to = !e->g->in_parts              ? "->"
-                     : v->part.kind == PART_WHOLE ? "[0]."
-                                                  : "[p].";
+    unsigned axes = 0;
 
-    return gen_printf(e->g, "%s%s%s", of, to, name);
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        axes |= (unsigned)(g->model.parts[a] > 1) << a;
+    return axes;
+}
+
+/* The axes along which p of a call is any part of the rank; along the others it is the
+ * first. Meets take all parts. */
+static unsigned loop_axes(const Gen *g, const Node *n)
+{
+    return n->op->collective ? parted(g) : node_differs(n);
+}
+
+/* Which of the rank's parts has the value for part p: parts along an axis share what the
+ * first of them has. */
+static const char *part_index(const Value *v, unsigned loop)
+{
+    const unsigned axes = value_differs(v);
+
+    return axes == 0                      ? "0"
+           : (axes & loop) == loop        ? "p"
+           : axes == 1u << PARTS_CONTEXT  ? "p % parts->context.here"
+                                          : "p - p % parts->context.here";
+}
+
+/* A kernel that must know its part reads the number. */
+static const char *number_of_part(Gen *g, const Value *v, unsigned loop)
+{
+    const bool tensor = v->part[PARTS_TENSOR].kind != PART_WHOLE;
+
+    return gen_printf(g, "&parts->%s.number[%s]", tensor ? "tensor" : "context",
+                      part_index(v, loop));
+}
+
+/* A member of a struct of pointers. In parts there is an array with a struct for each
+ * part. */
+static const char *member(Emit *e, const char *of, const Value *v, unsigned loop,
+                          const char *name)
+{
+    return e->g->in_parts ? gen_printf(e->g, "%s[%s].%s", of, part_index(v, loop),
+                                   name)
+                          : gen_printf(e->g, "%s->%s", of, name);
 }
 
 /* An argument. In parts it points to the values of all parts of the rank, one after the
  * other. */
-static const char *argument(Emit *e, const Value *v, const char *name)
+static const char *argument(Emit *e, const Value *v, unsigned loop, const char *name)
 {
-    if (!e->g->in_parts || v->part.kind == PART_WHOLE)
+    const char *index = part_index(v, loop);
+
+    if (!e->g->in_parts || !strcmp(index, "0"))
         return name;
-    return gen_printf(e->g, "%s + p * %lld", name,
+    return gen_printf(e->g, strlen(index) > 1 ? "%s + (%s) * %lld" : "%s + %s * %lld", name,
+                      index,
                       (long long)(plan_part_stride(v->bytes) / dtype_bytes(v->dtype)));
 }
 
@@ -84,28 +124,30 @@ static const Value *lies_on(const Span *s, const Value *v)
 }
 
 /* The saved value in whose bytes another one lies, before or after it. */
-static const char *in_place_of(Emit *e, const Value *v, const Saved *s)
+static const char *in_place_of(Emit *e, const Value *v, const Saved *s, unsigned loop)
 {
     const char *field = name_saved(e->g, s->value->name), *type = dtype_ctype(v->dtype);
     bool same = !strcmp(type, dtype_ctype(s->value->dtype));
 
-    field = member(e, "saved", v, field);
+    field = member(e, "saved", v, loop, field);
     return same ? field : gen_printf(e->g, "(%s *)%s", type, field);
 }
 
 /* The C expression of a value inside a span. */
 static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c,
-                              const Span *s, const Value *v)
+                              const Span *s, const Value *v, unsigned loop)
 {
     const Value *on;
 
     if (c && own_field(c, v))
-        return member(e, "saved", v, name_saved(e->g, v->name));
+        return member(e, "saved", v, loop, name_saved(e->g, v->name));
     switch (v->loc) {
     case LOC_PARAM:
-        return member(e, "w", v, name_param(e->g, c->params.items[v->loc_index].ident));
+        return member(e, "w", v, loop,
+                      name_param(e->g, c->params.items[v->loc_index].ident));
     case LOC_GRAD:
-        return member(e, "dw", v, name_param(e->g, c->params.items[v->loc_index].ident));
+        return member(e, "dw", v, loop,
+                      name_param(e->g, c->params.items[v->loc_index].ident));
     case LOC_LOSS:
         return "loss";
     case LOC_LOGITS:
@@ -117,16 +159,16 @@ static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c
     case LOC_DIN:
     case LOC_DOUT:
         on = e->g->in_parts ? lies_on(s, v) : NULL;
-        return argument(e, v, local_name(e, kernels, on ? on->name : v->name));
+        return argument(e, v, loop, local_name(e, kernels, on ? on->name : v->name));
     case LOC_SAVED:
         if (e->g->in_parts)
-            return in_place_of(e, v, &c->saved.items[v->loc_index]);
+            return in_place_of(e, v, &c->saved.items[v->loc_index], loop);
         return local_name(e, kernels, v->name);
     case LOC_DATA:
-        return v->loc_index == DATA_PART ? "&parts->number[p]"
+        return v->loc_index == DATA_PART ? number_of_part(e->g, v, loop)
                                          : local_name(e, kernels, v->name);
     case LOC_SCRATCH:
-        return member(e, "scratch", v, scratch_value(e->g, c, s->phase, v));
+        return member(e, "scratch", v, loop, scratch_value(e->g, c, s->phase, v));
     case LOC_NONE:
         break;
     }
@@ -222,11 +264,11 @@ static void push_locals(Emit *e, const KernelList *kernels, const Class *c, cons
             emit_str(L, "type",
                      gen_printf(e->g, "%s%s", is_written(s, v) ? "" : "const ",
                                 dtype_ctype(v->dtype)));
-            emit_str(L, "name", value_expr(e, kernels, c, s, v));
+            emit_str(L, "name", value_expr(e, kernels, c, s, v, 0));
             /* saved: before or after the saved value */
             emit_str(L, "on",
                      on ? local_name(e, kernels, on->name)
-                        : in_place_of(e, v, &c->saved.items[v->loc_index]));
+                        : in_place_of(e, v, &c->saved.items[v->loc_index], 0));
             emit_str(L, "shape", show_shape(e->g, v->dim, v->n_dims));
             lua_rawseti(L, -2, seen.count);
         }
@@ -274,6 +316,33 @@ static const char *call_beta(Emit *e, const Class *c, const Node *n)
     return beta ? beta : any;
 }
 
+/* The loop of a leg; NULL: it runs once. */
+static const char *loop_text(const Gen *g, const Node *n)
+{
+    const unsigned axes = node_differs(n);
+
+    return axes == 0                        ? NULL
+           : axes == parted(g)              ? "p = 0; p < parts->here; p++"
+           : axes == 1u << PARTS_CONTEXT    ? "p = 0; p < parts->context.here; p++"
+                                            : "p = 0; p < parts->here; p += "
+                                              "parts->context.here";
+}
+
+/* The parts along which axis meet: those of each part along the other one, or once. */
+static void push_meet(Emit *e, const Node *n)
+{
+    const unsigned others = parted(e->g) & ~(1u << n->along);
+    const bool once = others && !(node_differs(n) & others);
+
+    emit_str(e->L, "axis",
+             gen_printf(e->g, "%s%s", axis_name(parts_mesh(n->along)),
+                        once ? "_once" : ""));
+    emit_str(e->L, "meet",
+             !node_joins(n)                              ? "RT_PIECE"
+             : n->out[0]->part[n->along].kind == PART_WHOLE ? "RT_MEET_WHOLE"
+                                                         : "RT_MEET");
+}
+
 static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const Span *s)
 {
     lua_State *L = e->L;
@@ -293,7 +362,8 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
         }
         for (int k = 0; k < n->n_in + n->n_out; k++) {
             lua_pushstring(L, value_expr(e, kernels, c, s,
-                                         k < n->n_in ? n->in[k] : n->out[k - n->n_in]));
+                                         k < n->n_in ? n->in[k] : n->out[k - n->n_in],
+                                         loop_axes(e->g, n)));
             lua_rawseti(L, -2, ++count);
         }
         if (beta) {
@@ -301,7 +371,7 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
             lua_rawseti(L, -2, ++count);
         }
         if (n->workspace_bytes) {
-            lua_pushstring(L, member(e, "scratch", n->out[0],
+            lua_pushstring(L, member(e, "scratch", n->out[0], loop_axes(e->g, n),
                                      scratch_workspace(e->g, c, s->phase, n)));
             lua_rawseti(L, -2, ++count);
         }
@@ -315,13 +385,10 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
                         show_shape(e->g, n->out[k]->dim, n->out[k]->n_dims));
         emit_str(L, "kernel", n->kernel);
         emit_str(L, "note", note.s);
-        emit_bool(L, "each", c && e->g->in_parts && !node_whole(n));
+        emit_str(L, "each", c && e->g->in_parts ? loop_text(e->g, n) : NULL);
         emit_int(L, "leg", n->leg);
-        emit_str(L, "meet",
-                 !n->op->collective ? NULL
-                 : !node_joins(n)   ? "RT_PIECE"
-                 : node_whole(n)    ? "RT_MEET_WHOLE"
-                                    : "RT_MEET");
+        if (n->op->collective)
+            push_meet(e, n);
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "calls");

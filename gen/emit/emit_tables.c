@@ -107,6 +107,30 @@ static const char *mesh_json(Emit *e)
     return gen_printf(e->g, "%s}", json);
 }
 
+/* parts_axes: the axes that have parts; and of all of them together. */
+static void push_parts_axes(Emit *e)
+{
+    const Model *m = &e->g->model;
+    lua_State *L = e->L;
+    int n = 0;
+
+    lua_newtable(L);
+    for (int a = 0; a < N_PARTS_AXES; a++) {
+        if (m->parts[a] <= 1)
+            continue;
+        lua_newtable(L);
+        emit_str(L, "name", axis_name(parts_mesh(a)));
+        emit_int(L, "parts", m->parts[a]);
+        emit_int(L, "here", plan_parts_along(e->g, a));
+        set_group(e, "ranks", parts_group(m, a));
+        lua_rawseti(L, -2, ++n);
+    }
+    lua_setfield(L, -2, "parts_axes");
+    emit_int(L, "n_parts", parts_all(m));
+    emit_str(L, "parts_of", parts_of(e->g));
+    emit_int(L, "here", plan_parts(e->g));
+}
+
 static void push_mesh(Emit *e)
 {
     const Model *m = &e->g->model;
@@ -118,12 +142,8 @@ static void push_mesh(Emit *e)
     emit_int(L, "shard", m->mesh.axis[AXIS_SHARD].degree);
     set_group(e, "replicate", m->mesh.axis[AXIS_REPLICATE].bits);
     set_group(e, "data", m->mesh.data);
-    set_group(e, "sharers", parts_group(m));
     emit_bool(L, "in_parts", e->g->in_parts);
-    emit_int(L, "n_parts", m->parts);
-    emit_str(L, "parts_axis", axis_name(m->parts_axis));
-    emit_str(L, "parts_of", parts_of(m));
-    emit_int(L, "here", plan_parts(e->g));
+    push_parts_axes(e);
     set_group(e, "all", m->mesh.all);
     set_group(e, "nodes", m->mesh.nodes);
     set_group(e, "summed_first", mesh_summed_first(m));
@@ -531,6 +551,7 @@ static void push_params(Emit *e)
         emit_int(L, "elems", p->elems);
         emit_int(L, "cut_dim", layout_boxes(p) > 1 ? p->cut_dim : 0);
         emit_int(L, "boxes", p->boxes);
+        emit_int(L, "inner_boxes", p->inner_boxes);
         emit_str(L, "sections", sections_text(g, &p->sections));
         emit_int(L, "n_dims", p->decl->n_dims);
         emit_str(L, "shape", shape);

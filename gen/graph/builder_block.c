@@ -184,7 +184,7 @@ static void read_parts(Builder *b, ClassParam *p, int index)
 
 static const char *dim_word(const ClassParam *p)
 {
-    return p->mark.dim ? "columns" : "rows";
+    return p->mark[PARTS_TENSOR].dim ? "columns" : "rows";
 }
 
 /* The sections of the dim that is cut: field `sections` of the table on top of the stack,
@@ -192,7 +192,7 @@ static const char *dim_word(const ClassParam *p)
 static Sections mark_sections(Builder *b, const ClassParam *p)
 {
     lua_State *L = b->g->L;
-    const int64_t all = p->dim[p->mark.dim];
+    const int64_t all = p->dim[p->mark[PARTS_TENSOR].dim];
     const int type = lua_getfield(L, -1, "sections");
     int64_t sum = 0;
     Sections s = {.n = 1};
@@ -204,7 +204,7 @@ static Sections mark_sections(Builder *b, const ClassParam *p)
         if (s.n < 1)
             luaL_error(L, "param: sections of %s are %s, not a list of 1 to 64 numbers",
                        p->name, builder_show(b->g, L, -1));
-    } else if (p->mark.dim == 0 && p->n_parts) {
+    } else if (p->mark[PARTS_TENSOR].dim == 0 && p->n_parts) {
         lua_pop(L, 1);
         return (Sections){.n = p->n_parts, .elems = p->part_rows};
     }
@@ -232,7 +232,7 @@ static Sections mark_sections(Builder *b, const ClassParam *p)
 static int64_t mark_unit(Builder *b, const ClassParam *p)
 {
     lua_State *L = b->g->L;
-    const Sections *s = &p->mark.sections;
+    const Sections *s = &p->mark[PARTS_TENSOR].sections;
     int64_t unit = 1;
 
     if (lua_getfield(L, -1, "unit") != LUA_TNIL)
@@ -261,7 +261,7 @@ static bool mark_pads(Builder *b, const ClassParam *p)
     if (type != LUA_TNIL && type != LUA_TBOOLEAN)
         luaL_error(L, "param: pad of %s is %s, not true or false", p->name,
                    builder_show(b->g, L, -1));
-    if (pads && (p->mark.dim != 0 || p->n_dims != 2 || p->mark.sections.n > 1 ||
+    if (pads && (p->mark[PARTS_TENSOR].dim != 0 || p->n_dims != 2 || p->mark[PARTS_TENSOR].sections.n > 1 ||
                  p->mark_unit > 1))
         luaL_error(L,
                    "param: %s is padded, but it is not a matrix cut into rows, of one"
@@ -296,9 +296,9 @@ static void read_mark(Builder *b, ClassParam *p, int index)
     if (strcmp(how, "rows") != 0 && (strcmp(how, "columns") != 0 || p->n_dims < 2))
         luaL_error(L, "param: cut of %s is %s, not \"rows\"%s", p->name,
                    builder_show(b->g, L, -1), p->n_dims < 2 ? "" : " or \"columns\"");
-    p->mark = (PartState){.kind = PART_CUT, .dim = !strcmp(how, "columns")};
+    p->mark[PARTS_TENSOR] = (PartState){.kind = PART_CUT, .dim = !strcmp(how, "columns")};
     lua_pop(L, 1);
-    p->mark.sections = mark_sections(b, p);
+    p->mark[PARTS_TENSOR].sections = mark_sections(b, p);
     p->mark_unit = mark_unit(b, p);
     p->mark_pads = mark_pads(b, p);
     lua_pop(L, 1);
@@ -310,7 +310,7 @@ bool param_equal(const ClassParam *a, const ClassParam *b)
         memcmp(a->dim, b->dim, sizeof a->dim) != 0 || strcmp(a->init, b->init) != 0 ||
         memcmp(&a->init_std, &b->init_std, sizeof a->init_std) != 0 ||
         a->decay != b->decay || a->n_parts != b->n_parts || a->dtype != b->dtype ||
-        a->tied_global != b->tied_global || !part_equal(&a->mark, &b->mark) ||
+        a->tied_global != b->tied_global || !part_equal(&a->mark[PARTS_TENSOR], &b->mark[PARTS_TENSOR]) ||
         a->mark_unit != b->mark_unit || a->mark_pads != b->mark_pads)
         return false;
     for (int i = 0; i < a->n_parts; i++)

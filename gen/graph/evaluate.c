@@ -32,13 +32,14 @@ static const OpRule *evaluator_of(const Gen *g, const OpRule *op)
     return NULL;
 }
 
-/* The token's row, or the number of a part, of which each part has its own. */
-static Value *number_value(Gen *g, Class *c, int kind)
+/* The token's row, or the number of a part along the axis, of which each part has its
+ * own. */
+static Value *number_value(Gen *g, Class *c, int kind, PartsAxis axis)
 {
     Value *v = gen_alloc(g, sizeof *v);
     int64_t *n = gen_alloc(g, sizeof *n);
 
-    *n = kind == DATA_PART ? g->model.parts : 1;
+    *n = kind == DATA_PART ? g->model.parts[axis] : 1;
     *v = (Value){.id = -1,
                  .kind = VAL_DATA,
                  .name = value_unique_name(g, c, data_names[kind]),
@@ -47,8 +48,8 @@ static Value *number_value(Gen *g, Class *c, int kind)
                  .loc_index = kind};
     value_shape(v, DT_I32, n, 1);
     if (kind == DATA_PART) {
-        v->part = (PartState){.kind = PART_CUT, .sections = {1, n, 0}};
-        split_shape(g, v);
+        v->part[axis] = (PartState){.kind = PART_CUT, .sections = {1, n, 0}};
+        split_shape(g, v, axis);
     }
     return v;
 }
@@ -92,10 +93,12 @@ static const Node *evaluated(const Gen *g, const Class *c, const OpRule **op)
     return *op ? loss : NULL;
 }
 
-/* Does a part make its tokens' loss? */
-static bool has_tokens(const Node *loss)
+/* Does a part along the axis make its tokens' loss? */
+static bool has_tokens(const Node *loss, PartsAxis axis)
 {
-    return loss->in[0]->part.kind == PART_CUT && loss->in[0]->part.dim == 0;
+    const PartState *part = &loss->in[0]->part[axis];
+
+    return part->kind == PART_CUT && part->dim == 0;
 }
 
 /* Is the value still there after the forward? */
@@ -116,9 +119,10 @@ static void take_inputs(Gen *g, Class *c, const Node *loss, Node *n)
         Value *v = is_number(name) ? NULL : input_of(loss, name);
 
         if (!strcmp(name, data_names[DATA_ROW]))
-            v = number_value(g, c, DATA_ROW);
-        if (!strcmp(name, data_names[DATA_PART]) && has_tokens(loss))
-            v = number_value(g, c, DATA_PART);
+            v = number_value(g, c, DATA_ROW, 0);
+        for (int a = 0; !strcmp(name, data_names[DATA_PART]) && a < N_PARTS_AXES; a++)
+            if (has_tokens(loss, a))
+                v = number_value(g, c, DATA_PART, a);
         if (v)
             n->in[n->n_in++] = v;
         else if (op->in[i].optional)
@@ -193,8 +197,8 @@ static void make_outputs(Gen *g, Class *c, const Node *loss, Node *n)
 
 /* ---- in parts -------------------------------------------------------------------- */
 
-/* The cut of the op's rule by which its inputs lie in parts; NULL: none. */
-static const Cut *cut_of_inputs(const Node *n)
+/* The cut of the op's rule by which its inputs lie in parts along the axis; NULL: none. */
+static const Cut *cut_of_inputs(const Node *n, PartsAxis axis)
 {
     const OpInfo *info = n->op->info;
 
@@ -203,7 +207,7 @@ static const Cut *cut_of_inputs(const Node *n)
 
         for (int i = 0; i < n->n_in; i++) {
             const CutOperand *o = cuts_operand(&info->cuts[c], node_operand(n, i)->name);
-            const PartState *part = &n->in[i]->part;
+            const PartState *part = &n->in[i]->part[axis];
 
             fits = fits && (o ? part->kind == PART_CUT && part->dim == o->dim
                               : part->kind == PART_WHOLE);
@@ -214,28 +218,31 @@ static const Cut *cut_of_inputs(const Node *n)
     return NULL;
 }
 
-/* Output k of the node is a part's piece of the logits: it goes to scratch, and the node
+/* A part has a piece of the logits, or a summand: it goes to scratch, and the node
  * returned makes the whole of it. */
-static Node *whole_logits(Gen *g, const Node *n, int k)
+static Node *whole_logits(Gen *g, Value *piece, PartsAxis axis)
 {
     const OpRule *op = ops_role(g, "collective");
-    Value *piece = n->out[k], *whole = gen_alloc(g, sizeof *whole);
+    Value *whole = gen_alloc(g, sizeof *whole);
     Node *meet = gen_alloc(g, sizeof *meet);
     const PartState all = {0};
     const Attr attrs[] = {
-        {.key = "axis", .type = ATTR_STR, .s = axis_name(g->model.parts_axis)},
-        {.key = "from", .type = ATTR_STR, .s = part_text(g, &piece->part)},
-        {.key = "parts", .type = ATTR_INT, .i = g->model.parts},
+        {.key = "axis", .type = ATTR_STR, .s = axis_name(parts_mesh(axis))},
+        {.key = "from", .type = ATTR_STR, .s = part_text(g, &piece->part[axis])},
+        {.key = "parts", .type = ATTR_INT, .i = g->model.parts[axis]},
         {.key = "to", .type = ATTR_STR, .s = part_text(g, &all)},
     };
 
     *whole = *piece;
-    whole->part = all;
+    whole->part[axis] = all;
     piece->loc = LOC_SCRATCH;
-    piece->name = gen_printf(g, "%s_piece", piece->name);
+    piece->name = gen_printf(
+        g, "%s_%s", piece->name,
+        piece->part[axis].kind == PART_PARTIAL ? "part" : "piece");
     *meet = (Node){.op = op,
                    .name = whole->name,
                    .phase = PHASE_EVALUATE,
+                   .along = axis,
                    .n_in = 1,
                    .n_out = 1,
                    .n_attrs = 4};
@@ -253,32 +260,51 @@ static Node *whole_logits(Gen *g, const Node *n, int k)
     return meet;
 }
 
-/* The evaluation's nodes: the op, and in parts the meet after it. False: its inputs do
- * not lie as its rule cuts it. */
+/* What a part along the axis has of each output. False: the inputs do not lie as the rule
+ * cuts the call. */
+static bool place_outputs(const Node *n, PartsAxis axis)
+{
+    const Cut *cut = cut_of_inputs(n, axis);
+    bool whole = true;
+
+    for (int i = 0; i < n->n_in; i++)
+        whole = whole && n->in[i]->part[axis].kind == PART_WHOLE;
+    for (int k = 0; cut && k < n->n_out; k++) {
+        const CutOperand *o = cuts_operand(cut, n->op->out[k].name);
+        PartState *part = &n->out[k]->part[axis];
+
+        if (o && o->sum)
+            part->kind = PART_PARTIAL;
+        for (int i = 0; o && !o->sum && i < n->n_in; i++)
+            if (n->in[i]->part[axis].kind == PART_CUT)
+                *part = (PartState){PART_CUT, o->dim, n->in[i]->part[axis].sections};
+    }
+    return whole || cut;
+}
+
+/* The evaluation's nodes: the op, and in parts the meets after it, summands first. False:
+ * its inputs do not lie as its rule cuts it. */
 static bool add_nodes(Gen *g, Class *c, Node *n)
 {
     Span *s = &c->evaluate;
-    const Cut *cut = cut_of_inputs(n);
     int64_t end = 0;
 
-    s->nodes = gen_alloc(g, sizeof *s->nodes * (size_t)(n->n_out + 1));
+    s->nodes = gen_alloc(g, sizeof *s->nodes * (size_t)(N_PARTS_AXES * n->n_out + 1));
     s->nodes[s->n_nodes++] = n;
-    for (int i = 0; i < n->n_in; i++)
-        if (n->in[i]->part.kind != PART_WHOLE && !cut)
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        if (!place_outputs(n, a))
             return false;
-    for (int k = 0; cut && k < n->n_out; k++) {
-        const CutOperand *o = cuts_operand(cut, n->op->out[k].name);
+    for (int k = 0; k < n->n_out; k++) {
+        Value *v = n->out[k];
 
-        if (o && o->sum)
-            n->out[k]->part.kind = PART_PARTIAL;
-        for (int i = 0; o && !o->sum && i < n->n_in; i++)
-            if (n->in[i]->part.kind == PART_CUT)
-                n->out[k]->part = (PartState){PART_CUT, o->dim, n->in[i]->part.sections};
-        if (n->out[k]->part.kind == PART_WHOLE)
-            continue;
-        n->out[k]->offset_bytes = end;
-        end += round_up(n->out[k]->bytes, ARENA_ALIGN_BYTES);
-        s->nodes[s->n_nodes++] = whole_logits(g, n, k);
+        for (int a = N_PARTS_AXES - 1; a >= 0; a--) {
+            if (v->part[a].kind == PART_WHOLE)
+                continue;
+            v->offset_bytes = end;
+            end += round_up(v->bytes, ARENA_ALIGN_BYTES);
+            s->nodes[s->n_nodes] = whole_logits(g, v, a);
+            v = s->nodes[s->n_nodes++]->out[0];
+        }
     }
     n->workspace_offset_bytes = end;
     s->scratch_bytes = s->live_scratch_bytes =
@@ -292,8 +318,8 @@ void evaluate_class(Gen *g, Class *c)
     const Node *loss = evaluated(g, c, &op);
     Node *n;
 
-    if (!loss)
-        return;
+    if (!loss || (has_tokens(loss, PARTS_TENSOR) && has_tokens(loss, PARTS_CONTEXT)))
+        return; /* the op knows one number of a part */
     n = gen_alloc(g, sizeof *n);
     *n = (Node){.id = -1, .op = op, .name = op->name, .phase = PHASE_EVALUATE};
     take_inputs(g, c, loss, n);

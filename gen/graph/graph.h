@@ -64,16 +64,19 @@ typedef struct Choice {
 } Choice;
 /* Per node, in order; fills Value.part of nodes' outputs. Values have whole shapes. Nodes are replaced
  * by split_ops. Needs a protected call. */
-Choice *split_choose(Gen *g, Class *c);
+Choice *split_choose(Gen *g, Class *c, PartsAxis axis);
 /* split_ops.c: the node at this place becomes those that its rule builds for parts, if it is due;
  * how many nodes are there now. Needs a protected call. */
 int split_ops(Gen *g, Class *c, int at);
 /* The node as one part computes it: dims and attributes of the part; inferred. Needs a protected
  * call. */
-Node *split_part_node(Gen *g, const Node *n, const Choice *choice);
+Node *split_part_node(Gen *g, const Node *n, const Choice *choice, PartsAxis axis);
 /* What a part must have of the gradient: a piece as it has of the parameter, or all of it. */
-PartState split_gradient(const Class *c, const Value *gradient);
-void split_shape(const Gen *g, Value *v); /* the whole dims → those of a part */
+PartState split_gradient(const Class *c, const Value *gradient, PartsAxis axis);
+/* The whole dims along the axis → those of a part; pieces along other axes likewise. False: those
+ * are none any more. split_others does the latter only. */
+bool split_shape(Gen *g, Value *v, PartsAxis axis);
+bool split_others(Gen *g, PartState part[N_PARTS_AXES], PartsAxis axis);
 
 /* legs.c */
 void legs_number(const Gen *g, Class *c);

@@ -43,8 +43,8 @@ typedef struct Value {
     int64_t elems, bytes;
     Node *def;               /* VAL_NODE */
     int def_out;
-    PartState part;               /* split.c: what each part has of it; the dims above
-                              * are of a part then */
+    PartState part[N_PARTS_AXES]; /* split.c: what each part has of it, along each axis; the dims
+                              * above are of a part then */
     int index;               /* which param, input, output gradient or data; for a parameter's
                               * gradient: its position in the order of writes to that buffer */
     /* span.c */
@@ -84,6 +84,7 @@ struct Node {
     const char *name;        /* given by the architecture, or derived from the first output */
     Phase phase;             /* SETUP: depends on no param, input or data; runs once */
     int piece;               /* of its class: Class.pieces */
+    PartsAxis along;         /* of a meet */
     int leg;                 /* legs.c: nodes of one leg run part after part; all of them for one
                               * part, then for the next */
     int n_in, n_out, n_attrs;
@@ -110,16 +111,26 @@ struct Node {
 /* Does it join the ranks that compute other parts? A meet does, but for one of what every part has. */
 static inline bool node_joins(const Node *n)
 {
-    return n->op->collective && n->in[0]->part.kind != PART_WHOLE;
+    return n->op->collective && n->in[0]->part[n->along].kind != PART_WHOLE;
 }
 
-/* Is it the same for all parts? Then a rank computes it once. */
-static inline bool node_whole(const Node *n)
+/* The axes along which parts differ, a bit each: of a value, of a node's results. A rank computes
+ * what parts along an axis share once for all of them. */
+static inline unsigned value_differs(const Value *v)
 {
+    unsigned axes = 0;
+
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        axes |= (unsigned)(v->part[a].kind != PART_WHOLE) << a;
+    return axes;
+}
+static inline unsigned node_differs(const Node *n)
+{
+    unsigned axes = 0;
+
     for (int i = 0; i < n->n_out; i++)
-        if (n->out[i]->part.kind != PART_WHOLE)
-            return false;
-    return true;
+        axes |= value_differs(n->out[i]);
+    return axes;
 }
 
 /* Which operand of its rule input i is. */
@@ -147,8 +158,9 @@ typedef struct ClassParam {
     int n_parts;             /* Hugging Face tensors along dim 0 of a fused storage tensor */
     const char **part_name;  /* local names */
     int64_t *part_rows;
-    PartState mark;               /* how parts cut it; PART_WHOLE: they do not */
-    bool mark_pads;          /* rows of zeros may follow, so that parts are equal: mark.sections */
+    PartState mark[N_PARTS_AXES]; /* how parts cut it; PART_WHOLE: they do not. tensor: as the
+                              * architecture says; context: each such piece, to be stored */
+    bool mark_pads;          /* rows of zeros may follow, so that parts are equal: sections of mark[PARTS_TENSOR] */
     int64_t mark_unit;       /* its sections are cut between units of so many rows or columns */
     bool tied_global;        /* name is global, not local: shared between blocks */
     int piece;               /* the first piece that reads it, in forward order (span.c) */
@@ -284,6 +296,8 @@ typedef struct Param {       /* one storage tensor; a tied one appears once */
     int cut_dim;
     int boxes;               /* tensors that it is stored as: its pieces along cut_dim, of each
                               * section of that dim; 0 or 1: one for each rank along the axes */
+    int inner_boxes;         /* so many of them, one after the other, are of parts that differ along
+                              * context only; 1: parts along context share it, or all differ so */
     Sections sections;       /* n 0: one */
     /* checkpoint.c */
     int file;                /* number of its file in a checkpoint: 0, 1, ... */

@@ -173,7 +173,7 @@ static bool may_alias(const SpanRun *x, const Node *n, const Value *v, const Val
         times += n->in[i] == v;
     if (times != 1 || v->bytes != out->bytes || x->last[v->id] != n->id ||
         v->kind != VAL_NODE ||
-        (v->part.kind == PART_WHOLE) != (out->part.kind == PART_WHOLE))
+        value_differs(v) != value_differs(out))
         return false;
     if (v->loc == LOC_SAVED) /* it dies in the backward, inside the slab */
         return out->loc == LOC_SCRATCH && n->phase == PHASE_BACKWARD;

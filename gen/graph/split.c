@@ -5,6 +5,10 @@
  * "collective" where a node needs something else of a value than its part has. Fusion
  * follows and finds nothing across a meet. With one part nothing changes.
  *
+ * The axes are cut one after the other: first the graph into parts of heads and features
+ * (tensor), then what such a part computes into parts of tokens (context). The meets of
+ * the first are nodes for the second.
+ *
  * 1. Parameters are cut as they are marked; rows of zeros are added where the mark says
  *    so. Values between blocks are cut by tokens, so what lies between two blocks'
  *    products is computed once (sequence parallelism).
@@ -32,6 +36,8 @@ typedef struct Meet {
 
 typedef struct Split {
     Gen *g;
+    PartsAxis axis;
+    int64_t parts; /* along it */
     Builder *b;
     Class *c;
     const OpRule *meet;   /* role "collective" */
@@ -39,6 +45,7 @@ typedef struct Split {
     Choice *choices;      /* per node of the whole graph */
     Node **part_nodes;    /* and what a part computes */
     PartState *out_parts; /* of the block's outputs, as they must be */
+    Value *before;        /* each value before this axis was cut, by id */
     struct {
         Meet *items;
         int count, cap;
@@ -51,16 +58,23 @@ typedef struct Split {
 
 /* ---- what comes from outside ----------------------------------------------------- */
 
-/* What each part has of a value of this shape that passes between blocks: its tokens. */
-static PartState split_boundary(Gen *g, const Value *v)
+/* What each part has of a value of this shape that passes between blocks: its tokens. A
+ * part of features has some of each part of tokens, so that what parts of features gather
+ * is, for a part of tokens, its own tokens in their order. */
+static PartState split_boundary(const Split *x, const Value *v)
 {
-    const int64_t tokens = g->model.micro_batch * g->model.seq_tokens;
-    PartState p = {.kind = PART_CUT, .sections = {.n = 1}};
+    const Model *m = &x->g->model;
+    const bool tensor = x->axis == PARTS_TENSOR;
+    const int64_t tokens =
+        m->micro_batch * m->seq_tokens / (tensor ? 1 : m->parts[PARTS_TENSOR]);
+    const int sections = tensor ? (int)m->parts[PARTS_CONTEXT] : 1;
+    PartState p = {.kind = PART_CUT, .sections = {.n = sections}};
 
     if (v->n_dims < 2 || v->dim[0] != tokens)
         return (PartState){0};
-    p.sections.elems = gen_alloc(g, sizeof *p.sections.elems);
-    p.sections.elems[0] = tokens;
+    p.sections.elems = gen_alloc(x->g, sizeof *p.sections.elems * (size_t)sections);
+    for (int i = 0; i < sections; i++)
+        p.sections.elems[i] = tokens / sections;
     return p;
 }
 
@@ -84,14 +98,14 @@ static int64_t padded_rows(const ClassParam *p, int64_t parts)
  * from the padded ones; ops that must know get both sizes. */
 static void pad_params(Split *x)
 {
-    const int64_t parts = x->g->model.parts;
+    const int64_t parts = x->parts;
     Class *c = x->c;
     bool any = false;
 
     for (int i = 0; i < c->values.count; i++) {
         Value *v = c->values.items[i];
         ClassParam *p = v->kind == VAL_PARAM ? &c->params.items[v->index] : NULL;
-        Sections *s = p ? &p->mark.sections : NULL;
+        Sections *s = p ? &p->mark[PARTS_TENSOR].sections : NULL;
         int64_t dim[MAX_DIMS];
 
         if (!p || !p->mark_pads || padded_rows(p, parts) * parts == p->dim[0])
@@ -110,27 +124,56 @@ static void pad_params(Split *x)
     }
 }
 
+/* The mark that cuts what a part of features has of the parameter: the pieces of each
+ * section again, so that all boxes are pieces along one dim. Padding stays together. */
+static PartState mark_of_piece(const Split *x, const PartState *piece)
+{
+    const int64_t tensor = x->g->model.parts[PARTS_TENSOR];
+    PartState p = *piece;
+
+    p.sections.elems = gen_alloc(x->g, sizeof *p.sections.elems * (size_t)p.sections.n);
+    for (int i = 0; i < p.sections.n; i++) {
+        p.sections.elems[i] = piece->sections.elems[i] / tensor;
+        if (p.sections.elems[i] % x->parts || piece->sections.pad)
+            return (PartState){0};
+    }
+    return p;
+}
+
 /* Parts of tokens need all of each parameter, so it is cut only to be stored: along the
- * first dim of a table or weight that parts divide. Norms and biases are whole
- * everywhere, and so is all of it if the optimizer treats matrices as a whole. */
+ * dim that an architecture's mark names, or the first one of a table or weight that parts
+ * divide. Norms and biases are whole everywhere, and so is all of it if the optimizer
+ * treats matrices as a whole. */
 static void mark_for_storage(const Split *x)
 {
-    const int64_t parts = x->g->model.parts;
     const bool whole = optimizer_rule(x->g, USE_MATRIX);
 
     for (int i = 0; i < x->c->params.count; i++) {
         ClassParam *p = &x->c->params.items[i];
+        PartState *mark = &p->mark[PARTS_CONTEXT];
 
-        p->mark = (PartState){0};
-        p->mark_unit = 1;
-        p->mark_pads = false;
-        for (int d = 0; p->n_dims == 2 && d < 2 && p->mark.kind == PART_WHOLE; d++) {
-            if (p->dim[d] % parts || whole)
-                continue;
-            p->mark = (PartState){.kind = PART_CUT, .dim = d, .sections = {.n = 1}};
-            p->mark.sections.elems = gen_alloc(x->g, sizeof *p->mark.sections.elems);
-            p->mark.sections.elems[0] = p->dim[d];
+        *mark = (PartState){0};
+        if (p->mark[PARTS_TENSOR].kind == PART_CUT) {
+            *mark = mark_of_piece(x, &p->mark[PARTS_TENSOR]);
+            continue;
         }
+        for (int d = 0; p->n_dims == 2 && d < 2 && mark->kind == PART_WHOLE; d++) {
+            if (p->dim[d] % x->parts || whole)
+                continue;
+            *mark = (PartState){.kind = PART_CUT, .dim = d, .sections = {.n = 1}};
+            mark->sections.elems = gen_alloc(x->g, sizeof *mark->sections.elems);
+            mark->sections.elems[0] = p->dim[d];
+        }
+    }
+}
+
+/* Without parts of features the architecture's marks say nothing. */
+static void drop_marks(Class *c)
+{
+    for (int i = 0; i < c->params.count; i++) {
+        c->params.items[i].mark[PARTS_TENSOR] = (PartState){0};
+        c->params.items[i].mark_unit = 1;
+        c->params.items[i].mark_pads = false;
     }
 }
 
@@ -142,11 +185,11 @@ static void place_boundary(Split *x)
     for (int i = 0; i < c->values.count; i++) {
         Value *v = c->values.items[i];
 
-        v->part = (PartState){0};
+        v->part[x->axis] = (PartState){0};
         if (v->kind == VAL_PARAM)
-            v->part = c->params.items[v->index].mark;
+            v->part[x->axis] = c->params.items[v->index].mark[x->axis];
         if (v->kind == VAL_INPUT || v->kind == VAL_DOUT)
-            v->part = split_boundary(x->g, v);
+            v->part[x->axis] = split_boundary(x, v);
     }
 }
 
@@ -159,7 +202,9 @@ static int64_t most_parts(int64_t n)
 /* What parts divide: "rows", or "units of 64 rows". */
 static const char *unit_text(Gen *g, const ClassParam *p, int64_t count)
 {
-    const char *lines = !p ? "tokens" : p->mark.dim ? "columns" : "rows";
+    const char *lines = !p                          ? "tokens"
+                        : p->mark[PARTS_TENSOR].dim ? "columns"
+                                                    : "rows";
 
     return !p || p->mark_unit == 1
                ? lines
@@ -169,9 +214,10 @@ static const char *unit_text(Gen *g, const ClassParam *p, int64_t count)
 
 /* "use 8, 4 or 2"; where only 1 part has whole units, also what these parts would need.
  */
-static const char *use_parts(Gen *g, int64_t most, const ClassParam *least, int64_t count)
+static const char *use_parts(Gen *g, int64_t parts, int64_t most, const ClassParam *least,
+                             int64_t count)
 {
-    const int64_t parts = g->model.parts, enough = round_up(count, parts);
+    const int64_t enough = round_up(count, parts);
     const char *all = gen_printf(g, "use %lld", (long long)most);
 
     if (most == 1)
@@ -190,73 +236,94 @@ static bool padding_fits(const ClassParam *p, int64_t parts)
     return padded_rows(p, parts) * (parts - 1) < p->dim[0];
 }
 
-/* Whole numbers of tokens, heads and features in each part; else a message. */
-static bool parts_divide(Gen *g)
+/* Whole numbers of heads and features in each part, as many as *most allows? Else it is
+ * as many as do, *least the parameter that decides, and *count its units. */
+static void most_of_features(Gen *g, int64_t *most, const ClassParam **least,
+                             int64_t *count)
 {
-    const int64_t parts = g->model.parts;
-    const int64_t tokens = g->model.micro_batch * g->model.seq_tokens;
-    int64_t most = most_parts(tokens), count = tokens;
-    const ClassParam *least = NULL;
+    const int64_t parts = g->model.parts[PARTS_TENSOR];
 
-    for (int i = 0; g->model.parts_axis == AXIS_TENSOR && i < g->params.count; i++) {
+    for (int i = 0; i < g->params.count; i++) {
         const ClassParam *p = g->params.items[i].decl;
+        const PartState *mark = &p->mark[PARTS_TENSOR];
 
-        for (int k = 0; p->mark.kind == PART_CUT && k < p->mark.sections.n; k++) {
-            int64_t units = p->mark.sections.elems[k] / p->mark_unit;
+        for (int k = 0; mark->kind == PART_CUT && k < mark->sections.n; k++) {
+            int64_t units = mark->sections.elems[k] / p->mark_unit;
             int64_t can = p->mark_pads ? parts : most_parts(units);
 
             while (p->mark_pads && can > most_parts(units) && !padding_fits(p, can))
                 can /= 2;
-            if (can >= most)
+            if (can >= *most)
                 continue;
-            most = can;
-            count = units;
-            least = p;
+            *most = can;
+            *count = units;
+            *least = p;
         }
     }
+}
+
+/* Whole numbers of tokens, heads and features in each part; else a message. */
+static bool parts_divide(Gen *g, PartsAxis axis)
+{
+    const Model *m = &g->model;
+    const int64_t parts = m->parts[axis];
+    const int64_t others = axis == PARTS_CONTEXT ? m->parts[PARTS_TENSOR] : 1;
+    const char *field = parts_field(g, axis);
+    int64_t count = m->micro_batch * m->seq_tokens / others, most = most_parts(count);
+    const ClassParam *least = NULL;
+
+    if (axis == PARTS_TENSOR)
+        most_of_features(g, &most, &least, &count);
     if (most >= parts)
         return true;
     if (least && least->mark_pads) {
         diag_add(
-            g, DIAG_ERROR, model_pos(g, "parts.tensor"), use_parts(g, most, least, count),
+            g, DIAG_ERROR, model_pos(g, field), use_parts(g, parts, most, least, count),
             "parts.tensor: %lld parts of %lld %s leave the last none of the %lld of %s",
             (long long)parts, (long long)((count + parts - 1) / parts),
             unit_text(g, least, count), (long long)count, least->name);
         return false;
     }
-    diag_add(g, DIAG_ERROR, model_pos(g, parts_field(g)),
-             use_parts(g, most, least, count), "%s: %lld parts do not divide %s%s%lld %s",
-             parts_field(g), (long long)parts, least ? least->name : "micro_batch * seq",
-             least && least->mark.sections.n > 1 ? ", of which a section has "
-             : least                             ? ", which has "
-                                                 : ", which is ",
+    diag_add(g, DIAG_ERROR, model_pos(g, field), use_parts(g, parts, most, least, count),
+             "%s: %lld parts do not divide %s%s%lld %s", field, (long long)parts,
+             least        ? least->name
+             : others > 1 ? "micro_batch * seq / parts.tensor"
+                          : "micro_batch * seq",
+             least && least->mark[PARTS_TENSOR].sections.n > 1 ? ", of which a section has "
+             : least                                           ? ", which has "
+                                                               : ", which is ",
              (long long)count, unit_text(g, least, count));
     return false;
 }
 
 /* ---- gradients of parameters ----------------------------------------------------- */
 
-PartState split_gradient(const Class *c, const Value *gradient)
+PartState split_gradient(const Class *c, const Value *gradient, PartsAxis axis)
 {
-    const PartState *mark = &c->params.items[gradient->loc_index].mark;
+    const PartState *mark = &c->params.items[gradient->loc_index].mark[axis];
 
     return mark->kind == PART_CUT ? *mark : (PartState){0};
 }
 
 /* ---- meets ----------------------------------------------------------------------- */
 
-static Node *new_meet(Split *x, Value *v, const PartState *to, const char *name)
+/* A meet of v, or of its copy. */
+static Node *new_meet(Split *x, const Value *v, Value *from, const PartState *to,
+                      const char *name)
 {
     Gen *g = x->g;
     Attr attrs[] = {
-        {.key = "axis", .type = ATTR_STR, .s = axis_name(g->model.parts_axis)},
-        {.key = "from", .type = ATTR_STR, .s = part_text(g, &v->part)},
-        {.key = "parts", .type = ATTR_INT, .i = g->model.parts},
+        {.key = "axis", .type = ATTR_STR, .s = axis_name(parts_mesh(x->axis))},
+        {.key = "from", .type = ATTR_STR, .s = part_text(g, &from->part[x->axis])},
+        {.key = "parts", .type = ATTR_INT, .i = x->parts},
         {.key = "to", .type = ATTR_STR, .s = part_text(g, to)},
     };
-    Node *n = builder_node(x->b, x->meet, &v, attrs, 4, name);
+    Node *n = builder_node(x->b, x->meet, &from, attrs, 4, name);
 
-    n->out[0]->part = *to;
+    n->along = x->axis;
+    memcpy(n->out[0]->part, x->before[v->id].part, sizeof v->part);
+    n->out[0]->part[x->axis] = *to;
+    split_others(g, n->out[0]->part, x->axis);
     return n;
 }
 
@@ -275,7 +342,7 @@ static Value *box_copy(Split *x, Value *box)
     Node *n =
         builder_node(x->b, x->copy, &box, NULL, 0, gen_printf(x->g, "%s_box", box->name));
 
-    n->out[0]->part = box->part;
+    memcpy(n->out[0]->part, box->part, sizeof box->part);
     *gen_push(x->g, &x->order) = n;
     return n->out[0];
 }
@@ -283,24 +350,25 @@ static Value *box_copy(Split *x, Value *box)
 /* v as a node of this phase and piece needs it. */
 static Value *as_part(Split *x, Value *v, const PartState *to, Phase phase, int piece)
 {
+    const PartState *has = &v->part[x->axis];
     Value *from;
     Meet *m;
 
-    if (part_equal(&v->part, to))
+    if (part_equal(has, to))
         return v;
     for (int i = 0; i < x->meets.count; i++) {
         m = &x->meets.items[i];
         if (m->from == v && part_equal(&m->to, to) &&
-            (m->phase == phase || v->part.kind == PART_PARTIAL))
+            (m->phase == phase || has->kind == PART_PARTIAL))
             return m->value;
     }
     x->b->phase = phase;
     x->b->piece = piece;
     m = gen_push(x->g, &x->meets);
     *m = (Meet){v, phase, *to, NULL};
-    from = v->kind == VAL_PARAM && v->part.kind == PART_CUT ? box_copy(x, v) : v;
+    from = v->kind == VAL_PARAM && has->kind == PART_CUT ? box_copy(x, v) : v;
     m->value =
-        new_meet(x, from, to, gen_printf(x->g, "%s_%s", v->name, meet_word(&v->part, to)))
+        new_meet(x, v, from, to, gen_printf(x->g, "%s_%s", v->name, meet_word(has, to)))
             ->out[0];
     *gen_push(x->g, &x->order) = m->value->def;
     return m->value;
@@ -310,18 +378,18 @@ static Value *as_part(Split *x, Value *v, const PartState *to, Phase phase, int 
 static void convert_gradient(Split *x, Node *n, int out)
 {
     Value *made = n->out[out], *d;
-    const PartState want = split_gradient(x->c, made);
+    const PartState want = split_gradient(x->c, made, x->axis);
     const char *name = made->name;
     Node *m;
 
-    if (part_equal(&made->part, &want))
+    if (part_equal(&made->part[x->axis], &want))
         return;
     made->name = value_unique_name(x->g, x->c, gen_printf(x->g, "%s_part", name));
     if (out == 0)
         n->name = made->name;
     x->b->phase = n->phase;
     x->b->piece = n->piece;
-    m = new_meet(x, made, &want, "meet");
+    m = new_meet(x, made, made, &want, "meet");
     d = m->out[0];
     d->name = m->name = name;
     d->loc = made->loc;
@@ -376,7 +444,7 @@ static void end_backward(Split *x)
         Value *d = c->d_inputs[i];
 
         if (d)
-            c->d_inputs[i] = as_part(x, d, &c->inputs[i]->part, PHASE_BACKWARD,
+            c->d_inputs[i] = as_part(x, d, &c->inputs[i]->part[x->axis], PHASE_BACKWARD,
                                      d->def ? d->def->piece : 0);
     }
 }
@@ -389,8 +457,11 @@ static int run_insert(lua_State *L)
     const int n_nodes = c->nodes.count;
     bool forward = true;
 
-    for (int i = 0; i < c->values.count; i++)
-        split_shape(x->g, c->values.items[i]);
+    x->before = gen_alloc(x->g, sizeof *x->before * (size_t)(c->values.count + 1));
+    for (int i = 0; i < c->values.count; i++) {
+        x->before[i] = *c->values.items[i];
+        split_shape(x->g, c->values.items[i], x->axis);
+    }
     for (int i = 0; i < n_nodes; i++) {
         Node *n = c->nodes.items[i];
 
@@ -415,16 +486,18 @@ static int run_choose(lua_State *L)
 {
     Split *x = lua_touserdata(L, 1);
 
-    pad_params(x);
+    if (x->axis == PARTS_TENSOR)
+        pad_params(x);
     place_boundary(x);
-    x->choices = split_choose(x->g, x->c);
+    x->choices = split_choose(x->g, x->c, x->axis);
     x->part_nodes =
         gen_alloc(x->g, sizeof *x->part_nodes * (size_t)(x->c->nodes.count + 1));
     for (int i = 0; i < x->c->nodes.count; i++)
-        x->part_nodes[i] = split_part_node(x->g, x->c->nodes.items[i], &x->choices[i]);
+        x->part_nodes[i] = 
+            split_part_node(x->g, x->c->nodes.items[i], &x->choices[i], x->axis);
     x->out_parts = gen_alloc(x->g, sizeof *x->out_parts * (size_t)(x->c->n_outputs + 1));
     for (int i = 0; i < x->c->n_outputs; i++)
-        x->out_parts[i] = split_boundary(x->g, x->c->outputs[i]);
+        x->out_parts[i] = split_boundary(x, x->c->outputs[i]);
     return 0;
 }
 
@@ -440,32 +513,51 @@ static bool run_protected(Split *x, lua_CFunction run)
     return good;
 }
 
-void split_graph(Gen *g)
+/* All classes, along one axis. False: a message says why not. */
+static bool split_along(Gen *g, PartsAxis axis)
 {
     const OpRule *meet = ops_role(g, "collective"), *copy = ops_role(g, "copy");
     const int n = g->classes.count;
-    Split *all;
+    Split *all = gen_alloc(g, sizeof *all * (size_t)(n + 1));
 
-    if (g->model.parts <= 1 || !parts_divide(g))
-        return;
+    if (!parts_divide(g, axis))
+        return false;
     if (!meet || !copy) {
-        diag_add(g, DIAG_ERROR, model_pos(g, parts_field(g)),
+        diag_add(g, DIAG_ERROR, model_pos(g, parts_field(g, axis)),
                  "an op of --ops has its name: give that another one",
-                 "%s: no op has role = \"%s\", which parts need", parts_field(g),
+                 "%s: no op has role = \"%s\", which parts need", parts_field(g, axis),
                  meet ? "copy" : "collective");
-        return;
+        return false;
     }
-    all = gen_alloc(g, sizeof *all * (size_t)(n + 1));
     for (int i = 0; i < n; i++) {
-        all[i] =
-            (Split){g, builder_get(g), g->classes.items[i], meet, copy, .order = {0}};
-        if (g->model.parts_axis == AXIS_CONTEXT)
+        all[i] = (Split){.g = g,
+                         .axis = axis,
+                         .parts = g->model.parts[axis],
+                         .b = builder_get(g),
+                         .c = g->classes.items[i],
+                         .meet = meet,
+                         .copy = copy};
+        if (axis == PARTS_CONTEXT)
             mark_for_storage(&all[i]);
         if (!run_protected(&all[i], run_choose))
-            return;
+            return false;
     }
     for (int i = 0; i < n; i++)
         if (!run_protected(&all[i], run_insert))
+            return false;
+    return true;
+}
+
+void split_graph(Gen *g)
+{
+    for (int i = 0; g->model.parts[PARTS_TENSOR] == 1 && i < g->classes.count; i++)
+        if (parts_all(&g->model) > 1)
+            drop_marks(g->classes.items[i]);
+    for (int a = 0; a < N_PARTS_AXES; a++) {
+        if (g->model.parts[a] <= 1)
+            continue;
+        if (!split_along(g, a))
             return;
-    g->in_parts = true;
+        g->in_parts = true;
+    }
 }

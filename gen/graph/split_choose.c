@@ -12,7 +12,7 @@
  *
  * Parts of tokens (parts.context) have whole weights: a node is cut by tokens wherever
  * its rule allows it, and otherwise, as attention, by heads. A node that could only do
- * the work of all parts is refused. */
+ * the work of all parts is refused. Meets of parts of features are nodes, too. */
 #include "graph/graph.h"
 
 #include <string.h>
@@ -27,7 +27,8 @@ typedef struct Needed {
 typedef struct Chooser {
     Gen *g;
     const Class *c;
-    int64_t parts;
+    PartsAxis axis;
+    int64_t parts; /* along it */
     struct {
         Needed *items;
         int count, cap;
@@ -48,16 +49,55 @@ typedef struct Price {
 
 /* ---- parts of a node ------------------------------------------------------------- */
 
-void split_shape(const Gen *g, Value *v)
+/* What a part along one axis has of the pieces along another, of the same dim; false:
+ * those are not pieces any more. Sections that are the parts themselves, one each, are
+ * tokens: the part has one of them. Otherwise it has its piece of each section. */
+static bool piece_of(Gen *g, PartState *other, const PartState *cut, int64_t parts)
 {
-    if (v->part.kind != PART_CUT)
-        return;
-    v->dim[v->part.dim] /= g->model.parts;
-    v->elems /= g->model.parts;
-    v->bytes /= g->model.parts;
+    const bool own = cut->sections.n == 1 && other->sections.n == parts;
+    Sections s = {.n = own ? 1 : other->sections.n};
+
+    if (other->sections.pad || (!own && s.n != cut->sections.n))
+        return false;
+    s.elems = gen_alloc(g, sizeof *s.elems * (size_t)s.n);
+    for (int i = 0; i < other->sections.n; i++) {
+        const int64_t elems = other->sections.elems[i];
+
+        if (own ? elems != other->sections.elems[0]
+                : elems * cut->sections.elems[0] !=
+                      other->sections.elems[0] * cut->sections.elems[i])
+            return false;
+        s.elems[own ? 0 : i] = own ? elems : elems / parts;
+    }
+    other->sections = s;
+    return true;
 }
 
-static Attr *part_attrs(Gen *g, const Node *n, const Cut *cut)
+bool split_others(Gen *g, PartState part[N_PARTS_AXES], PartsAxis axis)
+{
+    const PartState *cut = &part[axis];
+    bool good = true;
+
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        if (a != (int)axis && cut->kind == PART_CUT && part[a].kind == PART_CUT &&
+            part[a].dim == cut->dim)
+            good = piece_of(g, &part[a], cut, g->model.parts[axis]) && good;
+    return good;
+}
+
+bool split_shape(Gen *g, Value *v, PartsAxis axis)
+{
+    const PartState *cut = &v->part[axis];
+
+    if (cut->kind != PART_CUT)
+        return true;
+    v->dim[cut->dim] /= g->model.parts[axis];
+    v->elems /= g->model.parts[axis];
+    v->bytes /= g->model.parts[axis];
+    return split_others(g, v->part, axis);
+}
+
+static Attr *part_attrs(Gen *g, const Node *n, const Cut *cut, int64_t parts)
 {
     Attr *attrs = gen_alloc(g, sizeof *attrs * (size_t)(n->n_attrs + 1));
 
@@ -66,26 +106,54 @@ static Attr *part_attrs(Gen *g, const Node *n, const Cut *cut)
     for (int i = 0; cut && i < n->n_attrs; i++)
         for (int k = 0; k < cut->n_attrs; k++)
             if (!strcmp(attrs[i].key, cut->attrs[k]))
-                attrs[i].i /= g->model.parts;
+                attrs[i].i /= parts;
     return attrs;
 }
 
-Node *split_part_node(Gen *g, const Node *n, const Choice *choice)
+/* Of a meet along another axis: from what to what, in this part. */
+static void part_of_meet(Gen *g, Node *part, const Value *in, const Value *out)
+{
+    for (int i = 0; i < part->n_attrs; i++) {
+        if (!strcmp(part->attrs[i].key, "from"))
+            part->attrs[i].s = part_text(g, &in->part[part->along]);
+        if (!strcmp(part->attrs[i].key, "to"))
+            part->attrs[i].s = part_text(g, &out->part[part->along]);
+    }
+}
+
+/* Output k as a part has it. Not good: an error. */
+static Value part_output(Gen *g, const Node *n, const Choice *choice, PartsAxis axis, int k)
+{
+    Value v = *n->out[k];
+
+    v.part[axis] = choice->part[n->n_in + k];
+    if (!split_shape(g, &v, axis))
+        luaL_error(g->L, "%s: pieces of pieces", n->op->name);
+    return v;
+}
+
+Node *split_part_node(Gen *g, const Node *n, const Choice *choice, PartsAxis axis)
 {
     Node *part = gen_alloc(g, sizeof *part);
 
     *part = *n;
-    part->attrs = part_attrs(g, n, choice->cut);
+    part->attrs = part_attrs(g, n, choice->cut, g->model.parts[axis]);
     part->in = gen_alloc(g, sizeof *part->in * (size_t)(n->n_in + 1));
     part->out = gen_alloc(g, sizeof *part->out * (size_t)(n->n_out + 1));
     for (int i = 0; i < n->n_in; i++) {
         part->in[i] = gen_alloc(g, sizeof **part->in);
         *part->in[i] = *n->in[i];
-        part->in[i]->part = choice->part[i];
-        split_shape(g, part->in[i]);
+        part->in[i]->part[axis] = choice->part[i];
+        if (!split_shape(g, part->in[i], axis))
+            luaL_error(g->L, "%s: pieces of pieces", n->op->name);
     }
     for (int i = 0; i < n->n_out; i++)
         part->out[i] = gen_alloc(g, sizeof **part->out);
+    if (n->op->collective) {
+        const Value out = part_output(g, n, choice, axis, 0);
+
+        part_of_meet(g, part, part->in[0], &out);
+    }
     infer_node(g, part);
     return part;
 }
@@ -94,18 +162,17 @@ typedef struct Try {
     Gen *g;
     const Node *n;
     const Choice *choice;
+    PartsAxis axis;
 } Try;
 
 static int try_part_node(lua_State *L)
 {
     const Try *t = lua_touserdata(L, 1);
-    const Node *part = split_part_node(t->g, t->n, t->choice);
+    const Node *part = split_part_node(t->g, t->n, t->choice, t->axis);
 
     for (int i = 0; i < t->n->n_out; i++) {
-        Value want = *t->n->out[i];
+        const Value want = part_output(t->g, t->n, t->choice, t->axis, i);
 
-        want.part = t->choice->part[t->n->n_in + i];
-        split_shape(t->g, &want);
         if (!same_shape(&want, part->out[i]))
             return luaL_error(L, "another shape");
     }
@@ -113,10 +180,10 @@ static int try_part_node(lua_State *L)
 }
 
 /* Does the rule take such a call? Its `check` may refuse half a sequence. */
-static bool part_fits(Gen *g, const Node *n, const Choice *choice)
+static bool part_fits(Gen *g, const Node *n, const Choice *choice, PartsAxis axis)
 {
     lua_State *L = g->L;
-    Try t = {g, n, choice};
+    Try t = {g, n, choice, axis};
     bool good;
 
     lua_pushcfunction(L, try_part_node);
@@ -152,10 +219,10 @@ static Sections sections_now(const Chooser *x, const Node *n, const Cut *cut)
             const CutOperand *o = cuts_operand(cut, node_operand(n, i)->name);
             Sections s;
 
-            if (!o || (v->kind == VAL_PARAM) != param || v->part.kind != PART_CUT ||
-                v->part.dim != o->dim)
+            if (!o || (v->kind == VAL_PARAM) != param ||
+                v->part[x->axis].kind != PART_CUT || v->part[x->axis].dim != o->dim)
                 continue;
-            s = cuts_base(x->g, o, &v->part.sections);
+            s = cuts_base(x->g, o, &v->part[x->axis].sections);
             if (s.n)
                 return s;
         }
@@ -164,10 +231,11 @@ static Sections sections_now(const Chooser *x, const Node *n, const Cut *cut)
 
 /* Does the candidate keep padding apart? A call that reads padding whole, or along an
  * axis that does not pad, would take it for numbers. */
-static bool keeps_padding(const Node *n, const Cut *cut, const PartState *part)
+static bool keeps_padding(const Chooser *x, const Node *n, const Cut *cut,
+                          const PartState *part)
 {
     for (int i = 0; i < n->n_in; i++) {
-        const PartState *p = &n->in[i]->part;
+        const PartState *p = &n->in[i]->part[x->axis];
 
         if (p->kind == PART_CUT && p->sections.pad &&
             (!cut || !cut->pads || !part_equal(p, &part[i])))
@@ -185,12 +253,13 @@ static PartState *candidate(const Chooser *x, const Node *n, const Cut *cut)
     if (!cut) { /* all whole */
         choice.part =
             gen_alloc(x->g, sizeof *choice.part * (size_t)(n->n_in + n->n_out + 1));
-        return keeps_padding(n, NULL, choice.part) ? choice.part : NULL;
+        return keeps_padding(x, n, NULL, choice.part) ? choice.part : NULL;
     }
     sections = sections_now(x, n, cut);
     choice.part = cuts_parts(x->g, n, cut, cut->free && sections.n ? &sections : NULL);
     if (!choice.part || !divides(x, n, cut, choice.part) ||
-        !keeps_padding(n, cut, choice.part) || !part_fits(x->g, n, &choice))
+        !keeps_padding(x, n, cut, choice.part) ||
+        !part_fits(x->g, n, &choice, x->axis))
         return NULL;
     return choice.part;
 }
@@ -217,7 +286,7 @@ static bool needed(const Chooser *x, const Value *v, Phase phase, const PartStat
         const Needed *n = &x->needed.items[i];
 
         if (n->value == v && part_equal(&n->as, as) &&
-            (n->phase == phase || v->part.kind == PART_PARTIAL))
+            (n->phase == phase || v->part[x->axis].kind == PART_PARTIAL))
             return true;
     }
     return false;
@@ -230,10 +299,10 @@ static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
 
     for (int i = 0; i < n->n_in; i++) {
         const Value *v = n->in[i];
-        double bytes =
-            needed(x, v, n->phase, &part[i]) ? 0 : moved(x, v, &v->part, &part[i]);
+        const PartState *has = &v->part[x->axis];
+        double bytes = needed(x, v, n->phase, &part[i]) ? 0 : moved(x, v, has, &part[i]);
 
-        price.changes += !part_equal(&v->part, &part[i]);
+        price.changes += !part_equal(has, &part[i]);
         if (v->kind == VAL_PARAM) {
             price.param_bytes += bytes;
             price.cuts_weights = price.cuts_weights || part[i].kind == PART_CUT;
@@ -245,7 +314,7 @@ static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
         const PartState *made = &part[n->n_in + i];
 
         if (v->loc == LOC_GRAD) {
-            const PartState want = split_gradient(x->c, v);
+            const PartState want = split_gradient(x->c, v, x->axis);
 
             const double bytes = moved(x, v, made, &want);
 
@@ -263,7 +332,7 @@ static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
  */
 static bool cheaper(const Chooser *x, const Price *a, const Price *b)
 {
-    const bool tokens = x->g->model.parts_axis == AXIS_CONTEXT;
+    const bool tokens = x->axis == PARTS_CONTEXT;
 
     if (!tokens && a->param_bytes != b->param_bytes)
         return a->param_bytes < b->param_bytes;
@@ -297,7 +366,7 @@ static const char *divided_attrs(Gen *g, const Node *n, const Cut *cut, int64_t 
 static void refuse_whole_work(const Chooser *x, const Node *n)
 {
     const OpInfo *info = n->op->info;
-    const char *field = parts_field(x->g), *attrs = NULL;
+    const char *field = parts_field(x->g, x->axis), *attrs = NULL;
     int64_t most = 1;
 
     if (diag_errors(x->g))
@@ -327,8 +396,35 @@ static bool does_all_tokens(const Chooser *x, const Node *n, const Choice *choic
     bool cut = false;
 
     for (int i = 0; i < n->n_in; i++)
-        cut = cut || (n->in[i]->part.kind == PART_CUT && n->in[i]->kind != VAL_PARAM);
-    return cut && !choice->cut && x->g->model.parts_axis == AXIS_CONTEXT;
+        cut = cut || (n->in[i]->part[x->axis].kind == PART_CUT &&
+                      n->in[i]->kind != VAL_PARAM);
+    return cut && !choice->cut && x->axis == PARTS_CONTEXT;
+}
+
+/* A meet along another axis goes on with its input's part: along a dim that it leaves as
+ * it is, or, of a dim of which it makes or takes pieces, if those are of parts of tokens
+ * (piece_of). Otherwise it is the same in all parts. */
+static Choice choose_meet(const Chooser *x, const Node *n)
+{
+    const PartState *has = &n->in[0]->part[x->axis];
+    Choice as_it_is = {.part = candidate(x, n, NULL)};
+    Choice choice = {.part = gen_alloc(x->g, 2 * sizeof *choice.part)};
+    bool follows = has->kind == PART_CUT;
+
+    choice.part[0] = choice.part[1] = *has;
+    for (int k = 0; follows && k < 2; k++) {
+        const Value *v = k ? n->out[0] : n->in[0];
+        const PartState *met = &v->part[n->along];
+
+        if (met->kind == PART_CUT && met->dim == has->dim) {
+            follows = has->sections.n == 1 && met->sections.n == x->parts;
+            choice.part[1].sections.n = 1;
+            choice.part[1].sections.elems =
+                gen_alloc(x->g, sizeof *choice.part[1].sections.elems);
+            choice.part[1].sections.elems[0] = n->out[0]->dim[has->dim];
+        }
+    }
+    return follows && part_fits(x->g, n, &choice, x->axis) ? choice : as_it_is;
 }
 
 static Choice choose(const Chooser *x, const Node *n)
@@ -341,7 +437,9 @@ static Choice choose(const Chooser *x, const Node *n)
         least = price_of(x, n, NULL, best.part);
 
     for (int i = 0; i < info->n_cuts; i++) {
-        PartState *part = candidate(x, n, &info->cuts[i]);
+        PartState *part = info->cuts[i].context && x->axis != PARTS_CONTEXT
+                              ? NULL
+                              : candidate(x, n, &info->cuts[i]);
         Price price;
 
         if (!part)
@@ -358,15 +456,16 @@ static Choice choose(const Chooser *x, const Node *n)
             "%s: it reads a value that is padded with zeros for %s, and no cut of its"
             " rule says pads = true",
             n->op->name,
-            gen_printf(x->g, "%s = %lld", parts_field(x->g), (long long)x->parts));
+            gen_printf(x->g, "%s = %lld", parts_field(x->g, x->axis),
+                       (long long)x->parts));
     if (does_all_tokens(x, n, &best))
         refuse_whole_work(x, n);
     return best;
 }
 
-Choice *split_choose(Gen *g, Class *c)
+Choice *split_choose(Gen *g, Class *c, PartsAxis axis)
 {
-    Chooser x = {.g = g, .c = c, .parts = g->model.parts};
+    Chooser x = {.g = g, .c = c, .axis = axis, .parts = g->model.parts[axis]};
     int built = 0; /* nodes before this one are not replaced again */
 
     for (int i = 0; i < c->nodes.count; i++) {
@@ -374,15 +473,15 @@ Choice *split_choose(Gen *g, Class *c)
         Choice choice;
 
         builder_get(g)->blame = c->nodes.items[i]->pos;
-        if (i >= built)
+        if (i >= built && axis == PARTS_TENSOR)
             built = i + split_ops(g, c, i);
         n = c->nodes.items[i];
-        choice = choose(&x, n);
+        choice = n->op->collective ? choose_meet(&x, n) : choose(&x, n);
         *gen_push(g, &x.choices) = choice;
         for (int k = 0; k < n->n_in; k++)
             *gen_push(g, &x.needed) = (Needed){n->in[k], n->phase, choice.part[k]};
         for (int k = 0; k < n->n_out; k++)
-            n->out[k]->part = choice.part[n->n_in + k];
+            n->out[k]->part[axis] = choice.part[n->n_in + k];
     }
     return x.choices.items;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* split_ops.c: ops whose parts are other ops. In: a node of a class, its inputs with
+/* split_ops.c: ops whose parts along tensor are other ops. In: a node of a class, its inputs with
  * their parts, and `in_parts` of its op's rule (gen/lua/op_cuts.lua). Out: where the
  * operand that the rule names is cut along its dim, the nodes that the rule builds, in
  * the node's place; they make the node's values. All shapes are those of the whole.
@@ -23,19 +23,19 @@ typedef struct Place {
 
 /* The part of the operand that decides about this node's ops, if it is cut along the dim
  * that the rule says; else NULL. */
-static const PartState *deciding(const Gen *g, const Class *c, const Node *n)
+static const PartState *deciding(const Class *c, const Node *n)
 {
     const OpInfo *info = n->op->info;
     const PartState *part = NULL;
 
-    if (!info->parts_by || g->model.parts_axis != AXIS_TENSOR)
+    if (!info->parts_by)
         return NULL;
     for (int i = 0; i < n->n_in; i++)
         if (!strcmp(node_operand(n, i)->name, info->parts_by))
-            part = &n->in[i]->part;
+            part = &n->in[i]->part[PARTS_TENSOR];
     for (int i = 0; i < n->n_out; i++)
         if (!strcmp(n->op->out[i].name, info->parts_by) && n->out[i]->loc == LOC_GRAD)
-            part = &c->params.items[n->out[i]->loc_index].mark;
+            part = &c->params.items[n->out[i]->loc_index].mark[PARTS_TENSOR];
     if (!part || part->kind != PART_CUT || part->dim != info->parts_dim ||
         part->sections.n != 1)
         return NULL;
@@ -53,12 +53,12 @@ static Value *part_value(Place *x)
         if (v->kind == VAL_DATA && v->index == DATA_PART)
             return v;
     }
-    *parts = x->g->model.parts;
+    *parts = x->g->model.parts[PARTS_TENSOR];
     v = value_new(x->g, x->c, VAL_DATA,
                   value_unique_name(x->g, x->c, data_names[DATA_PART]));
     v->index = DATA_PART;
     value_shape(v, DT_I32, parts, 1);
-    v->part = (PartState){.kind = PART_CUT, .sections = {1, parts, 0}};
+    v->part[PARTS_TENSOR] = (PartState){.kind = PART_CUT, .sections = {1, parts, 0}};
     return v;
 }
 
@@ -76,7 +76,7 @@ static void build(Place *x, const PartState *by)
         luaL_error(L, "%s: the rule changed its own in_parts", n->op->name);
     builder_push_call(x->b, n, x->c);
     builder_push_value(x->b, part, x->c);
-    lua_pushinteger(L, x->g->model.parts);
+    lua_pushinteger(L, x->g->model.parts[PARTS_TENSOR]);
     lua_pushinteger(L, by->sections.elems[0] - by->sections.pad);
     lua_pushinteger(L, by->sections.elems[0]);
     x->b->phase = n->phase;
@@ -163,7 +163,7 @@ int split_ops(Gen *g, Class *c, int at)
 {
     Place x = {g, builder_get(g), c, c->nodes.items[at], at};
     const int top = lua_gettop(g->L), first = c->nodes.count;
-    const PartState *by = deciding(g, c, x.node);
+    const PartState *by = deciding(c, x.node);
     int count;
 
     if (!by)

@@ -12,17 +12,24 @@ const char *phase_name(Phase phase)
     return names[phase];
 }
 
-/* Of a graph in parts: what a part has of the value. */
-static void put_part(Gen *g, Text *t, const PartState *p)
+/* Of a graph in parts: what a part has of the value, along each axis that has parts. */
+static void put_part(Gen *g, Text *t, const PartState part[N_PARTS_AXES])
 {
-    if (g->in_parts)
-        text_printf(t, " <%s>", part_text(g, p));
+    const char *before = " <";
+
+    for (int a = 0; g->in_parts && a < N_PARTS_AXES; a++) {
+        if (g->model.parts[a] == 1)
+            continue;
+        text_printf(t, "%s%s", before, part_text(g, &part[a]));
+        before = ", ";
+    }
+    text_printf(t, "%s", g->in_parts ? ">" : "");
 }
 
 static void put_value(Gen *g, Text *t, const Value *v)
 {
     text_printf(t, "%s %s %s", v->name, dtype_name(v->dtype), shape_text(g, v));
-    put_part(g, t, &v->part);
+    put_part(g, t, v->part);
 }
 
 static void put_node(Gen *g, Text *t, const Node *n)
@@ -61,7 +68,7 @@ static void put_params(Gen *g, Text *t, const Class *c)
 
         memcpy(shape.dim, p->dim, sizeof p->dim);
         text_printf(t, "  param %s %s", p->name, shape_text(g, &shape));
-        put_part(g, t, &p->mark);
+        put_part(g, t, p->mark);
         text_printf(t, " init %s", p->init);
         if (!strcmp(p->init, "normal"))
             text_printf(t, " std %s", show_number(g, p->init_std));
@@ -124,9 +131,10 @@ void graph_text(Gen *g, Text *t)
         put_node(g, t, g->setup.nodes[i]);
     for (int i = 0; i < g->classes.count; i++)
         put_class(g, t, g->classes.items[i]);
-    if (g->in_parts)
-        text_printf(t, "parts %s %lld\n", axis_name(g->model.parts_axis),
-                    (long long)g->model.parts);
+    for (int a = 0; g->in_parts && a < N_PARTS_AXES; a++)
+        if (g->model.parts[a] > 1)
+            text_printf(t, "parts %s %lld\n", axis_name(parts_mesh(a)),
+                        (long long)g->model.parts[a]);
     text_printf(t, "blocks\n");
     for (int i = 0; i < g->blocks.count; i++) {
         const Block *b = &g->blocks.items[i];

@@ -14,6 +14,7 @@
 --                                 that dim consists of sections, here of so many heads; each of them
 --                                 is cut, and a part has its piece of each. (Of dims "2*f", two)
 --   attrs = { "heads", "kv_heads" }   attributes that a part has its share of
+--   context = true                for parts of tokens alone (parts.context)
 --   ordered = true                the axis itself is never of sections: its order matters
 --   pads = true                   zeros at the axis' end change nothing before them, and give zeros
 --                                 there: so the rows of a vocabulary may be padded
@@ -111,23 +112,23 @@ end
 
 local function cut_of(check, axis, says)
   local cut = { axis = axis, free = not (check.rule.attrs or {})[axis], operands = {},
-                ordered = says.ordered == true, pads = says.pads == true, when = says.when ~= nil }
+                context = says.context == true, ordered = says.ordered == true, pads = says.pads == true, when = says.when ~= nil }
   for _, operands in ipairs { check.out.inputs, check.out.outputs } do
     for _, o in ipairs(operands) do
       cut.operands[#cut.operands + 1] = cut_operand(check, axis, o, says[o.name]) or nil
     end
   end
   for _, key in ipairs(sorted_keys(says)) do
-    if key ~= "attrs" and key ~= "when" and key ~= "ordered" and key ~= "pads"
+    if key ~= "attrs" and key ~= "when" and key ~= "context" and key ~= "ordered" and key ~= "pads"
        and not check.operands[key] then
       check:bad("cuts", axis, fmt("cut %s has %s, which is not an operand", axis, tostring(key)),
-                "it has operands, attrs, ordered, pads and when")
+                "it has operands, attrs, context, ordered, pads and when")
     end
   end
   if says.when ~= nil and type(says.when) ~= "function" then
     check:bad("cuts", axis, fmt("when of cut %s is not a function of n", axis))
   end
-  for _, key in ipairs { "ordered", "pads" } do
+  for _, key in ipairs { "context", "ordered", "pads" } do
     if says[key] ~= nil and type(says[key]) ~= "boolean" then
       check:bad("cuts", axis, fmt("%s of cut %s is %s, not true or false", key, axis, tostring(says[key])))
     end

@@ -3,7 +3,7 @@
 -- makes it, and what comes before its name: "void ". Out: text.
 --
 -- First the variables, then one kernel per line. In parts, a leg is a loop over the parts of this
--- rank, and a meet is a line between legs.
+-- rank that differ in it, and a meet is a line between legs.
 
 -- Consecutive calls of one leg stand in one loop.
 local function calls_of(tools, calls)
@@ -13,9 +13,9 @@ local function calls_of(tools, calls)
     local inside = c.each and not c.meet and c.leg or nil
     local fn, args = c.kernel, c.args
     if leg and leg ~= inside then put "    }" end
-    if inside and leg ~= inside then put "    for (int p = 0; p < parts->here; p++) {" end
+    if inside and leg ~= inside then put("    for (int " .. c.each .. ") {") end
     leg = inside
-    if c.meet then fn, args = c.meet, { "parts", c.kernel, table.unpack(c.args) } end
+    if c.meet then fn, args = c.meet, { "parts", c.axis, c.kernel, table.unpack(c.args) } end
     put(tools.note(tools.call((leg and "        " or "    ") .. fn .. "(", args, ");"), c.note, 70))
   end
   if leg then put "    }" end

@@ -55,6 +55,7 @@ static void read_cut(Gen *g, Cut *cut)
 
     cut->axis = read_text(g, "axis");
     cut->free = read_number(L, "free");
+    cut->context = read_number(L, "context");
     cut->ordered = read_number(L, "ordered");
     cut->pads = read_number(L, "pads");
     cut->when = read_number(L, "when");

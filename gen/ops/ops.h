@@ -39,6 +39,7 @@ typedef struct Cut {
     bool free; /* the axis is a dim, which may itself consist of sections; else an attribute */
     bool pads;    /* zeros at the axis' end change nothing before them, and give zeros there */
     bool ordered; /* a part has neighbours: the axis has no sections */
+    bool context; /* only for parts of tokens */
     bool when; /* the rule says of each call whether it may be cut so */
     int n_attrs, n_operands;
     const char **attrs; /* a part has its share of these */

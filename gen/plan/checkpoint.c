@@ -94,7 +94,7 @@ static int64_t range_bytes(const Gen *g, const Segment *s, int along, Stretch at
         const Param *p = &g->params.items[s->params[i]];
 
         bytes +=
-            layout_between(p, along, at.lo, at.hi) * (item + (p->matrix ? 0 : moment2));
+            layout_between(g, p, along, at.lo, at.hi) * (item + (p->matrix ? 0 : moment2));
     }
     return bytes;
 }

@@ -29,7 +29,11 @@ static int64_t int_attr(const Node *n, const char *key)
 /* How often all parts together compute a node. */
 static double times_of_parts(const Gen *g, const Node *n)
 {
-    return (double)(node_whole(n) ? 1 : g->model.parts);
+    double times = 1;
+
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        times *= node_differs(n) >> a & 1 ? (double)g->model.parts[a] : 1;
+    return times;
 }
 
 /* Is it parameter p, or a copy of it? Parts of a sequence gather weights before they

@@ -7,7 +7,8 @@
  * has the p-th piece of each section of that dim (of the rows of q, of k and of v). A box
  * is a tensor of its own, row-major, so that the product of a part reads consecutive
  * memory. Ranks whose number along the parameter's axes is c hold the c-th equal share
- * of the boxes. The first starts at offset_elems of the segment, each further one at the
+ * of the boxes: where parts differ along two axes, of those of a part of features (outer)
+ * a share of its parts of tokens (inner_boxes of them). The first starts at offset_elems of the segment, each further one at the
  * next multiple of GRAIN_ELEMS. Then the segment is cut into shards. So what a chunk of
  * GRAIN_ELEMS contains depends on the number of boxes, and not on who holds them.
  *
@@ -58,6 +59,21 @@ int layout_boxes(const Param *p)
 int layout_held_boxes(const Param *p)
 {
     return layout_boxes(p) / group_ranks(p->axes);
+}
+
+int layout_box(const Gen *g, const Param *p, int along, int k)
+{
+    const int held = layout_held_boxes(p);
+
+    if (p->inner_boxes > 1) {
+        const RankBits context = g->model.mesh.axis[AXIS_CONTEXT].bits & p->axes;
+        const int outer_ranks = (int)group_ranks(p->axes & ~context);
+        const int inner = p->inner_boxes / (int)group_ranks(context);
+        const int outer = along % outer_ranks * (held / inner) + k / inner;
+
+        return outer * p->inner_boxes + along / outer_ranks * inner + k % inner;
+    }
+    return along * held + k;
 }
 
 int64_t layout_box_elems(const Param *p)
@@ -187,7 +203,7 @@ void layout_runs(const Gen *g, const Param *p, const Box *box, Coordinate at, Ru
         b.offset = p->offset_elems + k * layout_box_stride(p);
         for (int s = 0; s < sections.n; s++) {
             piece.size = sections.elems[s] / boxes;
-            piece.first = section + (at.along * held + k) * piece.size;
+            piece.first = section + layout_box(g, p, at.along, k) * piece.size;
             if (box_part(&b, box, &piece) && skip_rows(&b))
                 part_runs(&b);
             section += sections.elems[s];
@@ -198,14 +214,14 @@ void layout_runs(const Gen *g, const Param *p, const Box *box, Coordinate at, Ru
 
 /* ---- stretches of a segment ------------------------------------------------------ */
 
-int64_t layout_between(const Param *p, int along, int64_t lo, int64_t hi)
+int64_t layout_between(const Gen *g, const Param *p, int along, int64_t lo, int64_t hi)
 {
     const int held = layout_held_boxes(p);
     int64_t n = 0;
     for (int k = 0; k < held; k++) {
         const int64_t at = p->offset_elems + k * layout_box_stride(p);
         n += max_i64(0,
-                     min_i64(at + own_elems(p, along * held + k), hi) - max_i64(at, lo));
+                     min_i64(at + own_elems(p, layout_box(g, p, along, k)), hi) - max_i64(at, lo));
     }
     return n;
 }

@@ -138,9 +138,9 @@ int64_t matrix_part(const Gen *g, const Matrix *m, int part, int64_t *from)
 
 /* Number of second moments of a parameter's elements between lo and hi of the segment.
  * After its last one, padding aligns those of the next parameter. */
-static int64_t others_between(const Param *p, int64_t lo, int64_t hi)
+static int64_t others_between(const Gen *g, const Param *p, int64_t lo, int64_t hi)
 {
-    int64_t n = layout_between(p, 0, lo, hi);
+    int64_t n = layout_between(g, p, 0, lo, hi);
 
     return p->offset_elems + p->held_elems <= hi ? round_up(n, OTHERS_ALIGN_ELEMS) : n;
 }
@@ -153,7 +153,7 @@ int64_t nonmatrix_elems(const Gen *g, const Segment *s, int64_t flat)
         const Param *p = &g->params.items[s->params[i]];
 
         if (!p->matrix)
-            n += others_between(p, lo, flat);
+            n += others_between(g, p, lo, flat);
     }
     return n;
 }
@@ -169,7 +169,7 @@ int64_t max_nonmatrix_elems(const Gen *g, const Segment *s)
             const Param *p = &g->params.items[s->params[i]];
 
             if (!p->matrix)
-                n += others_between(p, (k - 1) * s->shard_elems, k * s->shard_elems);
+                n += others_between(g, p, (k - 1) * s->shard_elems, k * s->shard_elems);
         }
         most = max_i64(most, n);
     }

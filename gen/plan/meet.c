@@ -2,50 +2,75 @@
 /* meet.c: what parts cost. In: a node of a span. Out: how often a rank runs it, and what
  * a rank receives from others in it, if it is a meet.
  *
- * P parts, of which a rank computes m; b: bytes that a part has of the input, out: that a
+ * P parts along the meet's axis, of which a rank computes m; b: bytes that a part has of the input, out: that a
  * part gets. A rank reads what its parts need of the P - m parts of others:
  *    to all of it              (P - m) b, once
  *    a sum to pieces         m (P - m) out
  *    a turn                  m (P - m) out / P
  * A piece of what all have moves nothing. Where ranks send, rather than read, they send
  * all of a part, (P - m) b, unless what a rank's parts need of it is consecutive: a sum
- * to pieces along the first dim, or along one after dims of 1. */
+ * to pieces along the first dim, or along one after dims of 1. All of it is as often as the
+ * rank has parts along the other axis, if those differ. */
 #include "plan/plan.h"
 
 int64_t plan_calls(const Gen *g, const Node *n)
 {
-    return g->in_parts && !node_whole(n) ? plan_parts(g) : 1;
+    return plan_lanes(g, node_differs(n));
+}
+
+/* The parts of a rank that differ along these axes. */
+int64_t plan_lanes(const Gen *g, unsigned axes)
+{
+    int64_t n = 1;
+
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        n *= axes >> a & 1 ? plan_parts_along(g, a) : 1;
+    return n;
+}
+
+/* A meet runs so often, for parts that differ along other axes. */
+static int64_t lanes_of(const Gen *g, const Node *n)
+{
+    return plan_lanes(g, node_differs(n) & ~(1u << n->along));
 }
 
 /* Does a rank read of each other part only what its own parts need? */
 static bool meets_in_pieces(const Gen *g, const Node *n)
 {
-    const PartState *to = &n->out[0]->part;
+    const PartState *to = &n->out[0]->part[n->along];
     bool first = to->kind == PART_CUT && to->sections.n == 1;
 
     if (to->kind == PART_WHOLE || !g->model.target->peers_write_gathered)
         return to->kind != PART_WHOLE;
     for (int d = 0; first && d < to->dim; d++)
         first = n->out[0]->dim[d] == 1;
-    return first && n->in[0]->part.kind == PART_PARTIAL;
+    return first && n->in[0]->part[n->along].kind == PART_PARTIAL;
 }
 
 int64_t plan_met_bytes(const Gen *g, const Node *n)
 {
-    const int64_t parts = g->model.parts, here = plan_parts(g);
-    const Value *out = n->out[0];
+    const int64_t parts = g->model.parts[n->along], here = plan_parts_along(g, n->along);
+    const Value *in = n->in[0], *out = n->out[0];
 
     if (!g->in_parts || !node_joins(n))
         return 0;
     if (!meets_in_pieces(g, n))
-        return (parts - here) * n->in[0]->bytes;
-    return here * (parts - here) * out->bytes /
-           (n->in[0]->part.kind == PART_PARTIAL ? 1 : parts);
+        return lanes_of(g, n) * (parts - here) * in->bytes;
+    return lanes_of(g, n) * here * (parts - here) * out->bytes /
+           (in->part[n->along].kind == PART_PARTIAL ? 1 : parts);
+}
+
+/* What a rank receives in a meet: from each part of others, at a stride. */
+static int64_t meeting_bytes(const Gen *g, const Node *n)
+{
+    const int64_t others = g->model.parts[n->along] - plan_parts_along(g, n->along);
+    const int64_t sent = others * lanes_of(g, n);
+
+    return sent ? sent * plan_part_stride(plan_met_bytes(g, n) / sent) : 0;
 }
 
 int64_t plan_meeting_bytes(const Gen *g)
 {
-    const int64_t others = g->model.parts - plan_parts(g);
     int64_t most = 0;
 
     for (int i = 0; i < g->classes.count; i++) {
@@ -56,9 +81,8 @@ int64_t plan_meeting_bytes(const Gen *g)
             const Node *n =
                 k < c->nodes.count ? c->nodes.items[k] : e->nodes[k - c->nodes.count];
 
-            if (others > 0 && node_joins(n))
-                most = max_i64(most,
-                               others * plan_part_stride(plan_met_bytes(g, n) / others));
+            if (node_joins(n))
+                most = max_i64(most, meeting_bytes(g, n));
         }
     }
     return most;
@@ -75,7 +99,7 @@ int64_t plan_span_met_bytes(const Gen *g, const Span *s)
 
 int64_t cost_meet(const Gen *g, const Node *n)
 {
-    const RankBits group = parts_group(&g->model);
+    const RankBits group = parts_group(&g->model, n->along);
     const int64_t ranks = group_ranks(group), bytes = plan_met_bytes(g, n);
 
     return bytes ? cost_move(g, MOVE_GATHER, group, bytes / (ranks - 1) * ranks) : 0;

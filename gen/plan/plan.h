@@ -70,12 +70,15 @@ static inline bool segment_has_master(const Model *m, const Segment *s)
 /* Completes a segment whose parameters have been placed: cuts, groups, sizes. */
 void shard_segment(const Gen *g, Segment *s, RankBits over);
 
-/* Parts that a rank computes; bytes of a slab for all of them, and from one part's
- * to the next. */
+/* Parts that a rank computes, along an axis and in all; bytes of a slab for all of them, and from
+ * one part's to the next. */
+static inline int plan_parts_along(const Gen *g, PartsAxis axis)
+{
+    return g->in_parts ? (int)(g->model.parts[axis] / parts_ranks(&g->model, axis)) : 1;
+}
 static inline int plan_parts(const Gen *g)
 {
-    return g->in_parts ? (int)(g->model.parts / parts_ranks(&g->model))
-                       : 1;
+    return plan_parts_along(g, PARTS_TENSOR) * plan_parts_along(g, PARTS_CONTEXT);
 }
 static inline int64_t plan_part_stride(int64_t bytes)
 {
@@ -89,6 +92,7 @@ static inline int64_t plan_parts_bytes(const Gen *g, int64_t bytes)
 const char *plan_mesh_text(Gen *g); /* mesh.c: "replicate 1, shard 4, tensor 2" */
 /* meet.c */
 int64_t plan_calls(const Gen *g, const Node *n);     /* of a node, in a span of one rank */
+int64_t plan_lanes(const Gen *g, unsigned axes);     /* parts of a rank that differ along these axes */
 int64_t plan_met_bytes(const Gen *g, const Node *n); /* that a rank receives in a meet */
 int64_t plan_meeting_bytes(const Gen *g); /* what other ranks' parts have in a meet, at most */
 int64_t plan_span_met_bytes(const Gen *g, const Span *s);
@@ -122,6 +126,8 @@ typedef void (*RunFn)(void *ctx, const Run *run);
  * distance from one to the next in a segment. */
 int layout_boxes(const Param *p);
 int layout_held_boxes(const Param *p);
+/* The number of the k-th box of ranks whose number along the parameter's axes is `along`. */
+int layout_box(const Gen *g, const Param *p, int along, int k);
 int64_t layout_box_elems(const Param *p);
 int64_t layout_box_stride(const Param *p);
 /* (parameter, box) -> (mesh coordinate, segment offset): the runs at one coordinate, in
@@ -132,7 +138,7 @@ void layout_runs(const Gen *g, const Param *p, const Box *box, Coordinate at, Ru
 
 /* Elements of a parameter that ranks with this number along its axes have between elements lo and hi of its
  * segment. */
-int64_t layout_between(const Param *p, int along, int64_t lo, int64_t hi);
+int64_t layout_between(const Gen *g, const Param *p, int along, int64_t lo, int64_t hi);
 /* A rank's share of work that is needed once per element: its part of the segment, or some grains
  * of it if several ranks have the same part. */
 typedef struct Stretch {

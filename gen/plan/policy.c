@@ -139,7 +139,7 @@ static const char *change_text(Gen *g, const Change *c, int64_t n, int64_t k,
     const Model *m = &g->model;
     int64_t shards = group_ranks(mesh_cut(m, HELD_OPTIMIZER)) * n;
     int64_t ranks = shards * m->mesh.axis[AXIS_REPLICATE].degree; /* that divide leaves */
-    int64_t world = ranks * parts_ranks(m);
+    int64_t world = ranks * parts_all_ranks(m);
     int64_t bytes = bytes_with(&c->cost, n, k);
     Text t = {.g = g};
     if (bytes > m->budget_bytes || world > STARTED_RANKS || ranks > c->leaves ||
@@ -207,7 +207,7 @@ static const char *what_fits(Gen *g, const Change *changes, int n_changes,
                             "no recomputation, leaves, mesh.shard%s or micro_batch fits: "
                             "give a rank at least %s, or take a shorter seq or a smaller "
                             "model",
-                            g->in_parts ? gen_printf(g, ", %s", parts_mesh_field(g)) : "",
+                            g->in_parts ? gen_printf(g, ", %s", parts_mesh_fields(g)) : "",
                             show_bytes(g, least));
 }
 

@@ -315,30 +315,41 @@ static void warn_large_unit(Gen *g, const Wrap *w)
              show_bytes(g, s.unit * dtype_bytes(m->reduce_dtype)));
 }
 
-/* A parameter that parts cut is stored as a box for each part; ranks along the
- * axis hold equal shares of them. */
+/* A parameter that parts cut is stored as a box for each part; ranks along the axes hold
+ * equal shares of them. Boxes of both axes are pieces along one dim: part c of part t has
+ * number t * C + c (split.c: mark_for_storage). */
+static void place_boxes_of(Gen *g, Param *p)
+{
+    const Model *m = &g->model;
+    const PartState *mark = p->decl->mark;
+    p->boxes = p->inner_boxes = 1;
+    for (int a = N_PARTS_AXES - 1; a >= 0; a--) { /* tensor last: its sections are whole */
+        if (mark[a].kind != PART_CUT)
+            continue;
+        p->axes |= parts_group(m, a);
+        p->boxes *= (int)m->parts[a];
+        p->inner_boxes = a == PARTS_CONTEXT ? (int)m->parts[a] : p->inner_boxes;
+        p->cut_dim = mark[a].dim;
+        p->sections = mark[a].sections;
+    }
+}
+
 static void place_boxes(Gen *g)
 {
     for (int i = 0; g->in_parts && i < g->params.count; i++) {
         Param *p = &g->params.items[i];
-        const PartState *mark = &p->decl->mark;
-        if (mark->kind != PART_CUT)
+        const char *field = parts_field(g, PARTS_TENSOR);
+        place_boxes_of(g, p);
+        if (p->boxes == 1 || !optimizer_rule(g, USE_MATRIX))
             continue;
-        if (optimizer_rule(g, USE_MATRIX)) {
-            diag_add(g, DIAG_ERROR, model_pos(g, parts_field(g)),
-                     gen_printf(g,
-                                "use an optimizer that works element by element, or "
-                                "write %s = 1",
-                                parts_field(g)),
-                     "%s: %s is cut into parts, but the optimizer treats matrices as a "
-                     "whole",
-                     parts_field(g), p->name);
-            return;
-        }
-        p->axes = parts_group(&g->model);
-        p->boxes = (int)g->model.parts;
-        p->cut_dim = mark->dim;
-        p->sections = mark->sections;
+        diag_add(g, DIAG_ERROR, model_pos(g, field),
+                 gen_printf(g,
+                            "use an optimizer that works element by element, or write %s "
+                            "= 1",
+                            field),
+                 "%s: %s is cut into parts, but the optimizer treats matrices as a whole",
+                 field, p->name);
+        return;
     }
 }
 

@@ -166,7 +166,7 @@ static void target_buffers(Unroller *u)
         u->staging = unroll_buffer(u, BUF_STAGING, SPACE_LOCAL, "staging",
                                    "parts of other ranks, to be added", bytes);
     }
-    if (m->target->peers_write_gathered && g->in_parts && parts_group(m))
+    if (m->target->peers_write_gathered && g->in_parts && parts_all_group(m))
         unroll_buffer(u, BUF_MEETING, SPACE_LOCAL, "meeting",
                       "what parts of other ranks have, in a meet", plan_meeting_bytes(g));
     if (m->target->library_workspace_bytes) {
@@ -186,7 +186,7 @@ static int value_buffer(Unroller *u, const Block *b, BufKind kind, const char *n
                         const char *what, int64_t bytes)
 {
     const Gen *g = u->g;
-    const bool meets = g->in_parts && parts_group(&g->model);
+    const bool meets = g->in_parts && parts_all_group(&g->model);
     int id = unroll_buffer(u, kind, meets ? SPACE_SYMMETRIC : SPACE_LOCAL, name, what,
                            plan_parts_bytes(g, bytes));
     u->p->bufs.items[id].block = b->id;

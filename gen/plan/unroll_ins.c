@@ -332,14 +332,15 @@ static bool holds_values(BufKind k)
     return k == BUF_BOUNDARY || k == BUF_D_BOUNDARY || k == BUF_SAVED || k == BUF_SCRATCH;
 }
 
-/* In the span's meets, ranks along the axis read what their parts have of each value. */
+/* In the span's meets, ranks along their axes read what their parts have of each value.
+ * Ranks that differ along two axes wait for each other by way of a third. */
 static void join_parts(Unroller *u, Instr *i, const Span *span)
 {
     const Gen *g = u->g;
     const int n = i->n_access;
     for (int k = 0; g->in_parts && k < span->n_nodes; k++)
         if (node_joins(span->nodes[k]))
-            i->group = parts_group(&g->model);
+            i->group |= parts_group(&g->model, span->nodes[k]->along);
     for (int a = 0; i->group && a < n; a++)
         if (holds_values(u->p->bufs.items[i->access[a].buffer].kind))
             unroll_touch(u, i, i->access[a].buffer, false, true);

@@ -320,15 +320,21 @@ const char *verify_unroll(Gen *g)
 
 /* ---- schedule -------------------------------------------------------------------- */
 
-/* The ranks that a span joins: those that share the parts, if it has a meet that needs
- * more than all of them have. */
+/* The ranks that a span joins: those that share parts along an axis, if it has a meet along
+ * it that needs more than all of them have. Along two axes, a rank waits for one that
+ * differs in both by way of a third, which meets both. */
 static RankBits joined_by_span(const Gen *g, const Instr *i)
 {
     const Span *s = ins_span(g, i);
-    for (int n = 0; g->in_parts && n < s->n_nodes; n++)
-        if (s->nodes[n]->op->collective && s->nodes[n]->in[0]->part.kind != PART_WHOLE)
-            return parts_group(&g->model);
-    return 0;
+    RankBits ranks = 0;
+    for (int n = 0; g->in_parts && n < s->n_nodes; n++) {
+        const Node *node = s->nodes[n];
+        if (node->op->collective && node->in[0]->part[node->along].kind != PART_WHOLE)
+            ranks |= g->model.mesh
+                         .axis[node->along == PARTS_TENSOR ? AXIS_TENSOR : AXIS_CONTEXT]
+                         .bits;
+    }
+    return ranks;
 }
 
 /* The peers of a span that joins ranks may read any value that it touches, and no
@@ -338,7 +344,7 @@ static bool peers_read(const Gen *g, const Instr *i)
     const Span *s = ins_span(g, i);
     for (int n = 0; n < s->n_nodes; n++)
         if (s->nodes[n]->op->collective && s->nodes[n]->in[0]->loc == LOC_PARAM &&
-            s->nodes[n]->in[0]->part.kind != PART_WHOLE)
+            s->nodes[n]->in[0]->part[s->nodes[n]->along].kind != PART_WHOLE)
             return false;
     for (int a = 0; a < i->n_access; a++) {
         const int b = i->access[a].buffer;

@@ -137,6 +137,16 @@ static void check_inferred(Gen *g, const Class *c, const Node *n)
 /* ---- gradients ------------------------------------------------------------------- */
 
 /* One gradient per parameter: the first node into its buffer stores, later ones add. */
+/* How many pieces all parts together have of the value. */
+static int64_t times_cut(const Gen *g, const Value *v)
+{
+    int64_t times = 1;
+
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        times *= v->part[a].kind == PART_CUT ? g->model.parts[a] : 1;
+    return times;
+}
+
 static void check_gradients(const Gen *g, const Class *c)
 {
     for (int p = 0; p < c->params.count; p++) {
@@ -148,10 +158,9 @@ static void check_gradients(const Gen *g, const Class *c)
         if (!d)
             continue;
         padding = c->params.items[p].elems / c->params.items[p].dim[0] *
-                  c->params.items[p].mark.sections.pad;
+                  c->params.items[p].mark[PARTS_TENSOR].sections.pad;
         gen_require(d->dtype == g->model.reduce_dtype &&
-                        d->elems * (d->part.kind == PART_CUT ? g->model.parts : 1) ==
-                            c->params.items[p].elems + padding,
+                        d->elems * times_cut(g, d) == c->params.items[p].elems + padding,
                     "%s: gradient of %s", c->name, c->params.items[p].name);
         for (int i = 0; i < c->nodes.count; i++) {
             const Node *n = c->nodes.items[i];

@@ -3,11 +3,12 @@
  * parts after span. Out: NULL, or what is wrong.
  *
  * A rank runs all nodes of a leg for its first part before it runs any for the next. What
- * all parts have lies where the first part's values are. So:
- * 1. Nodes that run together are neighbours of one piece, and none of them is a meet or
- *    the same for all parts. A node that runs for each part makes nothing that all have.
- * 2. No node of a leg may write over what all parts have and some node of the leg reads,
- *    even if it runs after that node: the next part reads it, too.
+ * parts along an axis share lies where the first of these has its values. So:
+ * 1. Nodes that run together are neighbours of one piece, they differ along the same axes,
+ *    and none of them is a meet or the same for all parts. A node that runs for each part
+ *    along an axis makes nothing that those share.
+ * 2. No node of a leg may write over what parts along an axis share and some node of the
+ *    leg reads for each, even if it runs after that node: the next part reads it, too.
  * 3. A meet writes what its first part needs while the others still read its input. So
  *    they lie apart. */
 #include "prove/verify.h"
@@ -45,13 +46,38 @@ static bool overlap(Bytes a, Bytes b)
            b.from < a.to;
 }
 
-static bool once(const Node *n)
+static bool differs(const Value *v, int axis)
 {
-    bool whole = true;
+    return v->part[axis].kind != PART_WHOLE;
+}
+
+/* Does the node run for each part along the axis? */
+static bool runs_along(const Node *n, int axis)
+{
+    bool any = false;
 
     for (int k = 0; k < n->n_out; k++)
-        whole = whole && n->out[k]->part.kind == PART_WHOLE;
-    return whole || n->op->collective;
+        any = any || differs(n->out[k], axis);
+    return any;
+}
+
+static bool once(const Node *n)
+{
+    bool any = n->op->collective;
+
+    for (int a = 0; !any && a < N_PARTS_AXES; a++)
+        any = runs_along(n, a);
+    return !any || n->op->collective;
+}
+
+/* Do parts share the value that the node reads or makes for each of them? */
+static bool shares(const Node *n, const Value *v)
+{
+    bool any = false;
+
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        any = any || (runs_along(n, a) && !differs(v, a));
+    return any;
 }
 
 /* What node n writes over the value; NULL: nothing. */
@@ -73,7 +99,7 @@ static const char *check_leg(Gen *g, const Class *c, Node *const *nodes, int fir
         for (int k = 0; k < nodes[i]->n_in; k++) {
             const Value *v = nodes[i]->in[k];
 
-            for (int w = first; v->part.kind == PART_WHOLE && w <= last; w++) {
+            for (int w = first; shares(nodes[i], v) && w <= last; w++) {
                 const char *by = overwrites(nodes[w], v);
 
                 if (by)
@@ -95,17 +121,25 @@ static const char *check_once(Gen *g, const Class *c, const Node *n)
         return gen_printf(g, "%s: the meet %s writes %s over %s, which other parts read",
                           c->name, n->name, by, n->in[0]->name);
     for (int k = 0; !once(n) && k < n->n_out; k++)
-        if (n->out[k]->part.kind == PART_WHOLE)
+        if (shares(n, n->out[k]))
             return gen_printf(g, "%s: each part makes %s of %s, which all have", c->name,
                               n->out[k]->name, n->name);
     return NULL;
 }
 
+static bool run_alike(const Node *a, const Node *b)
+{
+    bool alike = a->phase == b->phase && a->piece == b->piece;
+
+    for (int axis = 0; axis < N_PARTS_AXES; axis++)
+        alike = alike && runs_along(a, axis) == runs_along(b, axis);
+    return alike;
+}
+
 /* Do two neighbours run together? Then they may. */
 static const char *check_neighbours(Gen *g, const Class *c, const Node *a, const Node *b)
 {
-    if (b->leg == a->leg &&
-        (once(a) || once(b) || a->phase != b->phase || a->piece != b->piece))
+    if (b->leg == a->leg && (once(a) || once(b) || !run_alike(a, b)))
         return gen_printf(g, "%s: %s and %s run together for each part", c->name, a->name,
                           b->name);
     return b->leg < a->leg ? gen_printf(g, "%s: the leg of %s comes before that of %s",

@@ -10,7 +10,7 @@
 typedef struct Room {
     Gen *g;
     const Instr *i;
-    int64_t parts; /* that a rank computes */
+    int64_t parts[N_PARTS_AXES]; /* that a rank computes, along each axis */
     const char *bad;
 } Room;
 
@@ -18,7 +18,8 @@ static void check_buffer(Room *x, int buffer, int64_t bytes)
 {
     const Buffer *b = buffer >= 0 ? &x->g->prog.bufs.items[buffer] : NULL;
     const int64_t units = (bytes + ARENA_ALIGN_BYTES - 1) / ARENA_ALIGN_BYTES;
-    const int64_t need = (x->parts - 1) * units * ARENA_ALIGN_BYTES + bytes;
+    const int64_t parts = x->parts[PARTS_TENSOR] * x->parts[PARTS_CONTEXT];
+    const int64_t need = (parts - 1) * units * ARENA_ALIGN_BYTES + bytes;
 
     if (b && !x->bad && b->bytes < need)
         x->bad = gen_printf(x->g, "%s: %s has %lld bytes, but %lld are used",
@@ -38,13 +39,14 @@ static void check_values(Room *x, int first, Value *const *values, int n)
 static int64_t sent_bytes(const Room *x, const Node *meet)
 {
     const Value *from = meet->in[0], *to = meet->out[0];
+    const PartState *has = &from->part[meet->along], *needs = &to->part[meet->along];
     int64_t rows = 1;
 
-    for (int d = 0; d < to->part.dim; d++)
+    for (int d = 0; d < needs->dim; d++)
         rows *= to->dim[d];
-    if (from->part.kind == PART_PARTIAL && to->part.kind == PART_CUT && rows == 1 &&
-        to->part.sections.n == 1)
-        return to->bytes * x->parts;
+    if (has->kind == PART_PARTIAL && needs->kind == PART_CUT && rows == 1 &&
+        needs->sections.n == 1)
+        return to->bytes * x->parts[meet->along];
     return from->bytes;
 }
 
@@ -52,7 +54,6 @@ static int64_t sent_bytes(const Room *x, const Node *meet)
 static void check_meeting(Room *x)
 {
     const Span *s = ins_span(x->g, x->i);
-    const int64_t others = x->g->model.parts - x->parts;
     int meeting = -1;
 
     for (int b = 0; b < x->g->prog.bufs.count; b++)
@@ -61,10 +62,14 @@ static void check_meeting(Room *x)
     for (int n = 0; n < s->n_nodes; n++) {
         const Node *node = s->nodes[n];
         const Value *v = node->n_in ? node->in[0] : NULL;
+        int64_t others = x->g->model.parts[node->along] - x->parts[node->along];
 
-        if (!node->op->collective || v->part.kind == PART_WHOLE || others == 0 ||
-            !x->g->model.target->device || x->bad)
+        if (!node->op->collective || v->part[node->along].kind == PART_WHOLE ||
+            others == 0 || !x->g->model.target->device || x->bad)
             continue;
+        for (int a = 0; a < N_PARTS_AXES; a++)
+            if (a != (int)node->along && v->part[a].kind != PART_WHOLE)
+                others *= x->parts[a]; /* each part along the other axis meets its own */
         if (meeting < 0 || x->g->prog.bufs.items[meeting].bytes <
                                others * round_up(sent_bytes(x, node), ARENA_ALIGN_BYTES))
             x->bad = gen_printf(x->g, "%s: no room for what other ranks have of %s",
@@ -77,11 +82,10 @@ const char *verify_room(Gen *g, const Instr *i)
     const Block *b = &g->blocks.items[i->block];
     const Class *c = b->cls;
     const bool some = b->keep == KEEP_SOME;
-    Room x = {.g = g, .i = i, .parts = 1};
+    Room x = {.g = g, .i = i, .parts = {1, 1}};
 
-    if (g->in_parts)
-        x.parts =
-            g->model.parts / (INT64_C(1) << __builtin_popcount(parts_group(&g->model)));
+    for (int a = 0; g->in_parts && a < N_PARTS_AXES; a++)
+        x.parts[a] = g->model.parts[a] / g->model.mesh.axis[parts_mesh(a)].degree;
     if (g->in_parts)
         check_meeting(&x);
     check_values(&x, i->in, c->inputs, c->n_inputs);

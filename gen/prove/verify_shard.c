@@ -41,19 +41,29 @@ static bool verify_boxes(const Param *p)
 /* In parts: the boxes are the pieces that each part computes with, on its rank. */
 static bool verify_parts(const Gen *g, const Param *p)
 {
-    const PartState *mark = &p->decl->mark;
-    const RankBits axes = parts_group(&g->model);
+    const PartState *tensor = &p->decl->mark[PARTS_TENSOR];
+    const PartState *context = &p->decl->mark[PARTS_CONTEXT];
+    const PartState *mark = tensor->kind == PART_CUT ? tensor : context;
+    const int64_t outer = tensor->kind == PART_CUT ? g->model.parts[PARTS_TENSOR] : 1;
+    const int64_t inner = context->kind == PART_CUT ? g->model.parts[PARTS_CONTEXT] : 1;
+    const Mesh *mesh = &g->model.mesh;
+    const RankBits axes = (outer > 1 ? mesh->axis[AXIS_TENSOR].bits : 0) |
+                          (inner > 1 ? mesh->axis[AXIS_CONTEXT].bits : 0);
     if (!g->in_parts)
         return true;
-    if (mark->kind != PART_CUT)
+    if (outer * inner == 1)
         return p->boxes <= 1 && p->axes == 0;
-    if (p->boxes != g->model.parts || p->axes != axes || p->cut_dim != mark->dim ||
-        p->sections.n != mark->sections.n || p->sections.pad != mark->sections.pad)
+    if (p->boxes != outer * inner || p->inner_boxes != inner || p->axes != axes ||
+        p->cut_dim != mark->dim || p->sections.n != mark->sections.n ||
+        p->sections.pad != mark->sections.pad)
         return false;
-    for (int k = 0; k < p->sections.n; k++)
-        if (p->sections.elems[k] != mark->sections.elems[k])
+    for (int k = 0; k < p->sections.n; k++) {
+        const int64_t elems = mark->sections.elems[k];
+        if (p->sections.elems[k] != elems ||
+            (outer > 1 && inner > 1 && context->sections.elems[k] * outer != elems))
             return false;
-    return true;
+    }
+    return inner == 1 || context->dim == mark->dim;
 }
 
 /* All parameters of a segment share its key, and no two segments of a unit do. */

@@ -133,9 +133,10 @@ static void dump_model(Gen *g, Text *t, bool checked)
     text_printf(t, "mesh.replicate = %lld\nmesh.shard = %lld\n",
                 (long long)m->mesh.axis[AXIS_REPLICATE].degree,
                 (long long)m->mesh.axis[AXIS_SHARD].degree);
-    if (parts_ranks(m) > 1)
-        text_printf(t, "mesh.%s = %lld\n", axis_name(m->parts_axis),
-                    (long long)parts_ranks(m));
+    for (int a = N_PARTS_AXES - 1; a >= 0; a--)
+        if (parts_ranks(m, a) > 1)
+            text_printf(t, "mesh.%s = %lld\n", axis_name(parts_mesh(a)),
+                        (long long)parts_ranks(m, a));
     text_printf(t, "world_size = %lld\n", (long long)m->mesh.world_size);
     text_printf(t, "strategy = %s\n", strategy_name(m->strategy));
     dump_wrap(&m->wrap, t);

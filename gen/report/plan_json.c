@@ -79,7 +79,7 @@ static json_t *json_traffic(const Gen *g)
     set_int(o, "gathered", moved.gathered);
     set_int(o, "reduced", moved.reduced);
     set_int(o, "replicate", moved.replicate);
-    if (parts_ranks(&g->model) > 1)
+    if (parts_all_ranks(&g->model) > 1)
         set_int(o, "met", moved.met);
     if (g->batches.count > 0)
         set_int(o, "matrices", moved.matrices);

@@ -124,7 +124,7 @@ static void print_head(Gen *g, Text *t)
         text_printf(t,
                     "parts: %" PRId64 " of %s, inside the hash; a rank computes %d of "
                     "them\n",
-                    m->parts, parts_of(m), plan_parts(g));
+                    parts_all(m), parts_of(g), plan_parts(g));
     print_network(g, t);
     text_printf(t,
                 "step: %" PRId64 " micro-batches of %" PRId64 " x %" PRId64
@@ -295,7 +295,7 @@ static void print_schedule(Gen *g, Text *t)
                     show_bytes(g, moved.gathered), show_bytes(g, moved.reduced));
         if (g->model.mesh.axis[AXIS_REPLICATE].degree > 1)
             text_printf(t, ", %s across copies", show_bytes(g, moved.replicate));
-        if (parts_ranks(&g->model) > 1)
+        if (parts_all_ranks(&g->model) > 1)
             text_printf(t, ", %s of other ranks' parts", show_bytes(g, moved.met));
         text_printf(t, "\n");
     }

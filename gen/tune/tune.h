@@ -31,8 +31,8 @@ typedef struct TunePlan {
     int64_t nodes, near_ranks; /* that the ranks lie on; that links join */
     char node[32], fabric[32]; /* the datasheets; "": none */
     int64_t step_tokens, seq_tokens, vocab, global_batch; /* of all ranks; sequences */
-    char parts_axis[16];
-    int64_t world_size, node_ranks, parts, blocks, rounds, document_end; /* -1: no documents */
+    int64_t parts[N_PARTS_AXES];
+    int64_t world_size, node_ranks, blocks, rounds, document_end; /* -1: no documents */
     bool cpu, masked, auto_recompute;
     char why[240];           /* refused: the first error */
 } TunePlan;

@@ -135,17 +135,28 @@ static void data_values(Tune *t, TuneAxis *a, const char *shared, long long data
             copies_values(t, a, shared, copies, data / copies);
 }
 
+/* "mesh.tensor=2 ", if there are parts that ranks could share. */
+static const char *ranks_text(Tune *t, PartsAxis axis, long long n)
+{
+    return t->base.parts[axis] > 1
+               ? gen_printf(t->g, "mesh.%s=%lld ", axis_name(parts_mesh(axis)), n)
+               : "";
+}
+
 /* Parts may be shared by as many ranks as divide them. */
 static void mesh_axis(Tune *t)
 {
-    const long long world = t->base.world_size, parts = t->base.parts;
+    const long long world = t->base.world_size;
+    const long long tensor = t->base.parts[PARTS_TENSOR];
+    const long long context = t->base.parts[PARTS_CONTEXT];
     TuneAxis *a = add_axis(t, "mesh and strategy");
 
-    for (long long n = 1; n <= parts && world % n == 0; n *= 2)
-        data_values(t, a,
-                    parts > 1 ? gen_printf(t->g, "mesh.%s=%lld ", t->base.parts_axis, n)
-                              : "",
-                    world / n);
+    for (long long c = 1; c <= context && world % c == 0; c *= 2)
+        for (long long n = 1; n <= tensor && world / c % n == 0; n *= 2)
+            data_values(t, a,
+                        gen_printf(t->g, "%s%s", ranks_text(t, PARTS_CONTEXT, c),
+                                   ranks_text(t, PARTS_TENSOR, n)),
+                        world / c / n);
 }
 
 static void wrap_axis(Tune *t)

@@ -71,8 +71,7 @@ static void fill(Gen *g, TunePlan *p)
     p->vocab = m->vocab;
     p->world_size = m->mesh.world_size;
     p->node_ranks = m->mesh.node_ranks;
-    p->parts = m->parts;
-    snprintf(p->parts_axis, sizeof p->parts_axis, "%s", axis_name(m->parts_axis));
+    memcpy(p->parts, m->parts, sizeof p->parts);
     p->blocks = g->blocks.count;
     p->rounds = m->micro_batches / m->mesh.data_ranks;
     p->document_end = m->packed ? m->document_end : -1;

@@ -75,8 +75,9 @@ typedef struct RtMeet {
     int64_t piece_bytes;     /* of that, what one part needs, if consecutive; 0: all of it */
 } RtMeet;
 
-/* Joins the ranks that share the parts; then the first n parts here get what they need. */
-void rt_meet_on_device(RtParts *parts, const RtMeet *m, float beta, int n);
+/* Joins the ranks that share the parts along the axis; then the first n parts here along it, in each
+ * lane, get what they need. */
+void rt_meet_on_device(RtParts *parts, const RtAlong *along, const RtMeet *m, float beta, int n);
 
 /* The noise stream of the run's elements (rt_noise of rt_device.h). */
 uint32_t rt_noise_stream(const RtUpdateRun *run);

@@ -18,32 +18,33 @@
 
 _Static_assert(RT_CONTROL_LOSSES + sizeof(RtUpdate) + sizeof(RtStepIn) +
                        sizeof(RtStepOut) + sizeof(RtRound) + 256 +
-                       RT_MAX_PARTS * sizeof(int32_t) <=
+                       2 * RT_MAX_PARTS * sizeof(int32_t) <=
                    RT_CONTROL_BYTES(0),
                "the control area ends with the numbers of parts");
 
-/* The end of the control area, after what rt_norm.c has there. */
+/* The end of the control area, after what rt_norm.c has there: of each part here, along
+ * tensor, then along context. */
 static int32_t *numbers(const Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
     return (int32_t *)rt_symmetric(rt, t->control_offset +
                                            RT_CONTROL_BYTES(t->micro_batches)) -
-           RT_MAX_PARTS;
+           2 * RT_MAX_PARTS;
 }
 
 void rt_parts_open(Rt *rt)
 {
-    const RtTrainer *t = rt->trainer;
     RtParts *p = &rt->state->parts;
-    int32_t number[RT_MAX_PARTS];
+    int32_t number[2 * RT_MAX_PARTS];
     p->rt = rt;
-    p->all = t->parts;
-    p->here = t->parts / rt_group_ranks(t->sharers);
-    p->first = rt_group_index(t->sharers, rt->rank) * p->here;
-    p->number = numbers(rt);
-    for (int i = 0; i < p->here; i++)
-        number[i] = p->first + i;
-    RT_CUDA_CALL(rt, cudaMemcpy(numbers(rt), number, (size_t)p->here * sizeof *number,
+    rt_parts_lay(rt->trainer, rt->rank, p);
+    p->tensor.number = numbers(rt);
+    p->context.number = numbers(rt) + RT_MAX_PARTS;
+    for (int i = 0; i < RT_MAX_PARTS; i++) {
+        number[i] = p->tensor.first + i / p->tensor.step % p->tensor.here;
+        number[RT_MAX_PARTS + i] = p->context.first + i % p->context.here;
+    }
+    RT_CUDA_CALL(rt, cudaMemcpy(numbers(rt), number, sizeof number,
                                 cudaMemcpyHostToDevice));
 }
 
@@ -53,67 +54,98 @@ RtParts *rt_parts(Rt *rt)
 }
 
 #ifdef RT_NCCL
-/* The place of part q of another rank: the planned buffer has one for each, as large as
- * the largest meet needs. */
-static char *received(const RtParts *p, int q)
+/* What a rank sends to another of one of its parts: all that the part has, or what the
+ * parts there need of it. */
+static int64_t sent_bytes(const RtAlong *along, const RtMeet *m)
 {
-    const RtTrainer *t = p->rt->trainer;
-    const int64_t stride = t->meeting_bytes / (p->all - p->here);
-    return (char *)rt_local(p->rt, t->meeting_offset) +
-           (q < p->first ? q : q - p->here) * stride;
+    return m->piece_bytes > 0 ? m->piece_bytes * along->here : m->bytes;
 }
 
-static void exchange(Rt *rt, const RtParcel *parcel, int n, int64_t most_bytes)
+/* As plan_part_stride of gen/ has it. */
+static int64_t meeting_stride(int64_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* The place of part q of another rank, in a lane: the planned buffer has one for each. */
+static char *received(const RtParts *p, const RtAlong *along, const RtMeet *m, int lane,
+                      int q)
+{
+    const int64_t stride = meeting_stride(sent_bytes(along, m));
+    const int place = q < along->first ? q : q - along->here;
+    return (char *)rt_local(p->rt, p->rt->trainer->meeting_offset) +
+           (lane / along->lane_step * (along->all - along->here) + place) * stride;
+}
+
+static void exchange(Rt *rt, RtGroup ranks, const RtParcel *parcel, int n,
+                     int64_t most_bytes)
 {
     const cudaStream_t stream = rt_gpu.stream[RT_GATHER];
     rt_detour_begin(rt);
     rt_profile_from(rt, stream, "parts meet", 0);
-    rt_transport->exchange(rt, RT_GATHER, rt->trainer->sharers, 0, parcel, n, most_bytes);
+    rt_transport->exchange(rt, RT_GATHER, ranks, 0, parcel, n, most_bytes);
     rt_profile_to(rt, stream);
     rt_detour_end(rt);
 }
 
-/* from: what each of all parts has, once all ranks have sent it. Where only a piece
- * arrives, kernels read nothing else: from is where the whole value would begin. */
-static void receive(const RtParts *p, const RtMeet *m, const void **from)
+/* All lanes exchange at once. */
+static void receive(const RtParts *p, const RtAlong *along, const RtMeet *m)
 {
     Rt *rt = p->rt;
-    const RtGroup group = rt->trainer->sharers;
-    const int64_t piece = m->piece_bytes * p->here;
-    const int64_t bytes = piece > 0 ? piece : m->bytes;
+    const int64_t bytes = sent_bytes(along, m);
+    const int64_t piece = m->piece_bytes * along->here;
+    const int lanes = along->lanes * along->lane_step;
     RtParcel parcel[RT_MAX_PARTS];
     int n = 0;
-    for (int q = 0; q < p->all; q++) {
-        const int peer = q / p->here, i = q % p->here;
-        from[q] = p->from[i];
-        if (q >= p->first && q < p->first + p->here)
-            continue;
-        from[q] = received(p, q) - p->first / p->here * piece;
-        rt_count_bytes(rt, rt_group_rank(group, rt->rank, peer), bytes,
-                       &rt->state->met_bytes);
-        parcel[n++] = (RtParcel){.peer = peer,
-                                 .send = (const char *)p->from[i] + peer * piece,
-                                 .send_bytes = bytes,
-                                 .receive = received(p, q),
-                                 .receive_bytes = bytes};
-    }
-    exchange(rt, parcel, n, p->here * bytes);
+    for (int lane = 0; lane < lanes; lane += along->lane_step)
+        for (int q = 0; q < along->all; q++) {
+            const int peer = q / along->here, i = lane + q % along->here * along->step;
+            if (q >= along->first && q < along->first + along->here)
+                continue;
+            rt_count_bytes(rt, rt_group_rank(along->ranks, rt->rank, peer), bytes,
+                           &rt->state->met_bytes);
+            parcel[n++] = (RtParcel){.peer = peer,
+                                     .send = (const char *)p->from[i] + peer * piece,
+                                     .send_bytes = bytes,
+                                     .receive = received(p, along, m, lane, q),
+                                     .receive_bytes = bytes};
+        }
+    exchange(rt, along->ranks, parcel, n, along->lanes * along->here * bytes);
+}
+
+/* from: what each of all parts along the axis has, once all ranks have sent it. Where only
+ * a piece arrives, kernels read nothing else: from is where the whole value would begin. */
+static void find_parts(const RtParts *p, const RtAlong *along, const RtMeet *m, int lane,
+                       const void **from)
+{
+    const int64_t before = m->piece_bytes * along->first;
+    for (int q = 0; q < along->all; q++)
+        from[q] = q >= along->first && q < along->first + along->here
+                      ? p->from[lane + (q - along->first) * along->step]
+                      : received(p, along, m, lane, q) - before;
 }
 #endif
 
-void rt_meet_on_device(RtParts *parts, const RtMeet *m, float beta, int n)
+void rt_meet_on_device(RtParts *parts, const RtAlong *along, const RtMeet *m, float beta,
+                       int n)
 {
-    const void **from = parts->from;
+    const void *from[RT_MAX_PARTS];
 #ifdef RT_NCCL
-    const void *of_all[RT_MAX_PARTS];
-    if (m->bytes > 0 && parts->here < parts->all) {
-        receive(parts, m, of_all);
-        from = of_all;
-    }
+    const bool joins = m->bytes > 0 && along->here < along->all;
+    if (joins)
+        receive(parts, along, m);
 #endif
-    for (int p = 0; p < n; p++) {
-        int part = parts->first + p;
-        rt_launch(parts->rt, m->kernel, m->blocks, 1,
-                  (void *[]){from, &part, &parts->to[p], &beta});
+    for (int lane = 0; lane < along->lanes * along->lane_step; lane += along->lane_step) {
+        for (int q = 0; q < along->here; q++)
+            from[q] = parts->from[lane + q * along->step];
+#ifdef RT_NCCL
+        if (joins)
+            find_parts(parts, along, m, lane, from);
+#endif
+        for (int p = 0; p < n; p++) {
+            int part = along->first + p;
+            rt_launch(parts->rt, m->kernel, m->blocks, 1,
+                      (void *[]){from, &part, &parts->to[lane + p * along->step], &beta});
+        }
     }
 }

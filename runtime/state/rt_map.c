@@ -2,12 +2,12 @@
 /* rt_map.c: the one map of where elements are. In: the tables of segments and parameters,
  * a box of a parameter, a mesh coordinate. Out: runs: elements of the box that are
  * consecutive both in the parameter and in the shard there. Initial weights, updates,
- * matrices, checkpoints, hashes and debugging all use it.
+ * matrices, checkpoints, hashes and debugging all use it. And which parts a rank computes.
  *
  * A parameter is stored as boxes, one or more, cut along cut_dim: box p has the p-th
  * piece of each section of that dim. A box is a tensor of its own, row-major. Ranks along
- * a segment's axes each hold an equal share of the boxes: the first at offset_elems of
- * the segment, each further one at the next grain. The segment's elements are then
+ * a segment's axes each hold an equal share of the boxes, those of the parts that they
+ * compute: the first at offset_elems of the segment, each further one at the next grain. The segment's elements are then
  * divided into shards. gen/plan/layout.c is the same map in the generator. */
 #include "rt_target.h"
 #include "state/rt_state.h"
@@ -46,6 +46,21 @@ static int64_t cut_size(const RtParam *p)
 static int held_boxes(const RtSegment *s, const RtParam *p)
 {
     return boxes_of(s, p) / rt_group_ranks(s->axes);
+}
+
+/* The number of the k-th box of ranks whose number along the segment's axes is `along`. Of
+ * boxes along two axes, a rank has some of the inner ones of some of the outer ones. */
+static int held_box(const RtTrainer *t, const RtParam *p, int along, int k)
+{
+    const RtSegment *s = &t->segments[p->segment];
+    const RtGroup context = s->axes & t->context_ranks;
+    const int outer_ranks = rt_group_ranks(s->axes & ~context);
+    const int held = held_boxes(s, p);
+    if (p->inner_boxes <= 1)
+        return along * held + k;
+    const int inner = p->inner_boxes / rt_group_ranks(context);
+    const int outer = along % outer_ranks * (held / inner) + k / inner;
+    return outer * p->inner_boxes + along / outer_ranks * inner + k % inner;
 }
 
 static int64_t box_elems(const RtSegment *s, const RtParam *p)
@@ -182,7 +197,7 @@ static void box_runs(const RtTrainer *t, int param, const RtBox *box, int along,
         for (int c = 0; c < n_sections; c++) {
             int64_t rows = 1;
             piece.size = sections[c] / boxes;
-            piece.first = section + (along * held + k) * piece.size;
+            piece.first = section + held_box(t, p, along, k) * piece.size;
             if (box_part(&b, boxes, box, &piece) && skip_rows(&b, lo, hi)) {
                 for (int d = 0; d < b.last; d++)
                     rows *= b.to[d] - b.from[d];
@@ -258,7 +273,8 @@ static void stored_between(const Rt *rt, const RtSegment *s, Between at, RtRunFn
         const int64_t elems = box_elems(s, p);
         for (int k = 0; k < held; k++) {
             const int64_t first = p->offset_elems + k * box_stride(s, p);
-            const int64_t before = (rt_coordinate(s, rt->rank).along * held + k) * elems;
+            const int64_t before =
+                held_box(t, p, rt_coordinate(s, rt->rank).along, k) * elems;
             const int64_t from = first > at.lo ? first : at.lo;
             const int64_t left = p->elems - before; /* the last box may be padded */
             const int64_t end = first + (elems < left ? elems : left);
@@ -323,4 +339,31 @@ int64_t rt_second_moment(const Rt *rt, int segment, int64_t at)
             n = (n + OTHERS_ALIGN_ELEMS - 1) / OTHERS_ALIGN_ELEMS * OTHERS_ALIGN_ELEMS;
     }
     return n;
+}
+
+/* ---- parts ----------------------------------------------------------------------- */
+
+static RtAlong parts_along(int all, RtGroup ranks, int rank)
+{
+    const int here = (all > 0 ? all : 1) / rt_group_ranks(ranks);
+    return (RtAlong){.ranks = ranks,
+                     .all = all > 0 ? all : 1,
+                     .here = here,
+                     .first = rt_group_index(ranks, rank) * here};
+}
+
+void rt_parts_lay(const RtTrainer *t, int rank, RtParts *parts)
+{
+    RtAlong tensor = parts_along(t->tensor_parts, t->tensor_ranks, rank);
+    RtAlong context = parts_along(t->context_parts, t->context_ranks, rank);
+    tensor.step = context.lane_step = context.here;
+    context.step = tensor.lane_step = 1;
+    tensor.lanes = context.lanes = 1;
+    parts->here = tensor.here * context.here;
+    parts->tensor_once = tensor;
+    parts->context_once = context;
+    tensor.lanes = context.here;
+    context.lanes = tensor.here;
+    parts->tensor = tensor;
+    parts->context = context;
 }

@@ -79,7 +79,7 @@ ${call("static struct " .. v.name .. " " .. v.name .. "_at(", { "Rt *rt", "int64
 /* ${s.class}: computes what is not kept from what is. ${s.flops}FLOP. */
 //@ put(span_function(s, "static void "))
 //@ end
-//@ local function each(f) return in_parts and f.part_bytes > 0 and " + p * " .. f.part_bytes or "" end
+//@ local function each(f) return f.box and " + " .. f.box .. " * " .. f.box_bytes or "" end
 //@ local function fields(b, list, kind, const, var)
 //@ local idents = widest(list, function(f) return f.ident end)
 //@ local offsets = widest(list, function(f) return f.base .. tostring(f.offset) .. each(f) end)

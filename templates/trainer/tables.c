@@ -158,9 +158,10 @@ static const RtPart parts[${#parts}] = {
 //@ local has_boxes
 //@ for _, p in ipairs(params) do has_boxes = has_boxes or p.boxes > 1 end
 //@ if has_boxes then
-/* Stored as n boxes, one for each part, cut along a dim; and of which sections of that dim
- * each box has a piece. */
-#define BOXES(n, dim) .boxes = n, .cut_dim = dim
+/* Stored as n boxes, one for each part, cut along a dim: those of parts of tokens (inner)
+ * of the first part of features, then of the next; and of which sections of that dim each
+ * box has a piece. */
+#define BOXES(n, inner, dim) .boxes = n, .inner_boxes = inner, .cut_dim = dim
 #define SECTIONS(...) .n_sections = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .sections = (const int64_t[]){ __VA_ARGS__ }
 //@ end
 //@ if #batches > 0 then
@@ -168,7 +169,7 @@ static const RtPart parts[${#parts}] = {
 //@ end
 
 //@ local function more(p)
-//@ return p.kind .. (p.boxes > 1 and ", BOXES(" .. p.boxes .. ", " .. p.cut_dim .. ")" or p.cut_dim > 0 and ", .cut_dim = " .. p.cut_dim or "") ..
+//@ return p.kind .. (p.boxes > 1 and ", BOXES(" .. p.boxes .. ", " .. p.inner_boxes .. ", " .. p.cut_dim .. ")" or p.cut_dim > 0 and ", .cut_dim = " .. p.cut_dim or "") ..
 //@     (p.sections and ", SECTIONS(" .. p.sections .. ")" or "") ..
 //@     (#p.parts > 0 and ", PARTS(" .. p.first_part .. ", " .. #p.parts .. ")" or "") ..
 //@     (p.n_matrices > 0 and ", MATRICES(" .. p.first_matrix .. ", " .. p.n_matrices .. ")" or "") .. "),"

@@ -46,9 +46,11 @@ static const RtTrainer trainer = {
     .data = ${data}, /* ranks along these compute different leaves */
 //@ end
 //@ if in_parts then
-    .parts = ${n_parts}, /* of each micro-batch's mathematics; a rank computes ${here} */
-//@ if sharers ~= "0x0" then
-    .sharers = ${sharers}, /* ranks that share them */
+//@ for _, axis in ipairs(parts_axes) do
+    .${axis.name}_parts = ${axis.parts}, /* of each micro-batch's mathematics; a rank computes ${axis.here} */
+//@ if axis.ranks ~= "0x0" then
+    .${axis.name}_ranks = ${axis.ranks}, /* that share them */
+//@ end
 //@ end
 //@ end
 //@ if replicate ~= "0x0" then

@@ -23,9 +23,10 @@ typedef struct SpanCall {
     char *logits;
     char *saved, *scratch;
     char **saved_at; /* of each of the class's saved values */
-    /* In parts: this call's part, and the call that has what all parts of its rank have. */
-    int32_t part;
-    const struct SpanCall *whole;
+    /* In parts: this call's part along each axis, and the rank's call that has what
+     * differs along these axes only (a bit each). */
+    int32_t part[N_PARTS_AXES];
+    const struct SpanCall *has[1 << N_PARTS_AXES];
     const struct SpanCall *parts; /* the calls that meet, of one rank or of all that join */
     int n_parts;                  /* 0: the graph has no parts, and this is the call */
 } SpanCall;

@@ -276,7 +276,7 @@ int64_t interp_second_moment(const Machine *m, const Segment *s, int64_t flat)
         return flat % s->shard_elems;
     for (int i = 0; i < s->n_params; i++) {
         const Param *p = &m->g->params.items[s->params[i]];
-        if (!p->matrix && layout_between(p, 0, flat, flat + 1))
+        if (!p->matrix && layout_between(m->g, p, 0, flat, flat + 1))
             return nonmatrix_elems(m->g, s, flat);
     }
     return -1;

@@ -10,8 +10,8 @@
 
 static char *place_of(const SpanCall *c, const Value *v)
 {
-    if (c->whole && v->part.kind == PART_WHOLE)
-        c = c->whole;
+    if (c->n_parts || c->has[0])
+        c = c->has[value_differs(v)];
     switch (v->loc) {
     case LOC_PARAM:
         return (char *)c->weight[v->loc_index];
@@ -26,6 +26,9 @@ static char *place_of(const SpanCall *c, const Value *v)
     case LOC_DOUT:
         return c->d_out[v->loc_index];
     case LOC_DATA:
+        if (v->loc_index == DATA_PART)
+            return (char *)&c->part[value_differs(v) == 1u << PARTS_TENSOR ? PARTS_TENSOR
+                                                                           : PARTS_CONTEXT];
         return (char *)c->data[v->loc_index];
     case LOC_CONST:
         return (char *)c->constant[v->loc_index];
@@ -218,7 +221,7 @@ static const char *run_node(const SpanCall *c, const Node *node, char *const *ou
 
 typedef struct MeetRun {
     const Node *node;
-    const SpanCall *calls; /* those that meet */
+    const SpanCall *calls[64]; /* those that meet, by part along the axis */
     int n;
 } MeetRun;
 
@@ -227,7 +230,7 @@ typedef struct MeetRun {
 static void push_meet(lua_State *L, const MeetRun *r, int n)
 {
     const Value *x = r->node->in[0];
-    const int parts = (int)r->calls[0].g->model.parts;
+    const int parts = (int)r->calls[0]->g->model.parts[r->node->along];
     lua_newtable(L);
     for (int d = 0; d < x->n_dims; d++) {
         lua_pushinteger(L, x->dim[d]);
@@ -243,7 +246,7 @@ static void push_meet(lua_State *L, const MeetRun *r, int n)
     lua_newtable(L); /* n.x */
     lua_newtable(L);
     for (int p = 0; p < r->n; p++) {
-        const char *bytes = place_of(&r->calls[p], x);
+        const char *bytes = place_of(r->calls[p], x);
         push_array(L, x, bytes);
         lua_rawseti(L, -3, p + 1);
         lua_pushlstring(L, bytes, (size_t)x->bytes);
@@ -257,11 +260,11 @@ static int meet_protected(lua_State *L)
 {
     const MeetRun *r = lua_touserdata(L, 1);
     const Node *node = r->node;
-    const Gen *g = r->calls[0].g;
+    const int parts = (int)r->calls[0]->g->model.parts[node->along];
     int n;
-    if (node_joins(node) && r->n != g->model.parts)
-        return luaL_error(L, "%d of %d parts meet", r->n, (int)g->model.parts);
-    infer_push_n(r->calls[0].g, node);
+    if (node_joins(node) && r->n != parts)
+        return luaL_error(L, "%d of %d parts meet", r->n, parts);
+    infer_push_n(r->calls[0]->g, node);
     n = lua_gettop(L);
     push_meet(L, r, n); /* n + 1: the bytes */
     ops_push_reference(L, node->op);
@@ -269,17 +272,17 @@ static int meet_protected(lua_State *L)
     lua_call(L, 1, 0);
     lua_getfield(L, n, "y");
     for (int p = 0; p < r->n; p++) {
-        const SpanCall *to = &r->calls[p];
+        const SpanCall *to = r->calls[p];
         const NodeRun run = {.call = to, .node = node};
-        if (node_whole(node) && to->whole != to)
+        if (to->has[node_differs(node)] != to)
             continue;
-        lua_rawgeti(L, -1, to->part + 1);
+        lua_rawgeti(L, -1, to->part[node->along] + 1);
         store_output(L, &run, 0);
         lua_pop(L, 1);
     }
     for (int p = 0; p < r->n; p++) { /* others may still read it */
         lua_rawgeti(L, n + 1, p + 1);
-        if (memcmp(lua_tostring(L, -1), place_of(&r->calls[p], node->in[0]),
+        if (memcmp(lua_tostring(L, -1), place_of(r->calls[p], node->in[0]),
                    (size_t)node->in[0]->bytes) != 0)
             return luaL_error(L, "it writes over what other parts read");
         lua_pop(L, 1);
@@ -287,13 +290,48 @@ static int meet_protected(lua_State *L)
     return 0;
 }
 
-/* All parts at once; of what all have, each part takes its piece alone. */
+/* Does the rank's part hold a meet of its own, as parts differ along other axes? */
+static bool is_lane(const SpanCall *c, const Node *node)
+{
+    const unsigned along = 1u << node->along;
+    const unsigned all = (1u << N_PARTS_AXES) - 1;
+    return c->has[(node_differs(node) & ~along) | along] == c &&
+           (c->has[all & ~along] == c || !node_joins(node));
+}
+
+/* The calls that meet with this one: the same part along the other axis, on the ranks that
+ * differ along this one only. */
+static MeetRun meet_of(const SpanCall *c, const SpanCall *first, const Node *node)
+{
+    const RankBits ranks = parts_group(&c->g->model, node->along);
+    MeetRun r = {.node = node};
+    for (int part = 0; part < c->g->model.parts[node->along]; part++)
+        for (int p = 0; p < c->n_parts; p++) {
+            const SpanCall *q = &c->parts[p];
+            bool same = q->part[node->along] == part &&
+                        ((unsigned)(q->rank ^ first->rank) & ~ranks) == 0;
+            for (int a = 0; a < N_PARTS_AXES; a++)
+                same = same && (a == (int)node->along || q->part[a] == first->part[a]);
+            if (same)
+                r.calls[r.n++] = q;
+        }
+    return r;
+}
+
+/* All parts along the axis at once, for each part along the other; of what all have, each
+ * part takes its piece alone. */
 static const char *run_meet(const SpanCall *c, const Node *node)
 {
+    const RankBits ranks = parts_group(&c->g->model, node->along);
     const bool joins = node_joins(node);
     const char *bad = NULL;
-    for (int p = 0; p < (joins ? 1 : c->n_parts) && !bad; p++) {
-        MeetRun r = {node, &c->parts[p], joins ? c->n_parts : 1};
+    for (int p = 0; p < c->n_parts && !bad; p++) {
+        const SpanCall *first = &c->parts[p];
+        MeetRun r = {node, {first}, 1};
+        if (!is_lane(first, node) || (joins && group_index(ranks, first->rank) != 0))
+            continue;
+        if (joins)
+            r = meet_of(c, first, node);
         bad = run_function(c->g, meet_protected, node, &r);
     }
     return bad;
@@ -305,7 +343,7 @@ static const char *run_leg(const SpanCall *c, Node *const *nodes, int n)
     const char *bad = NULL;
     for (int p = 0; p < c->n_parts; p++)
         for (int i = 0; i < n && !bad; i++)
-            if (!node_whole(nodes[i]) || c->parts[p].whole == &c->parts[p])
+            if (c->parts[p].has[node_differs(nodes[i])] == &c->parts[p])
                 bad = run_node(&c->parts[p], nodes[i], NULL);
     return bad;
 }

@@ -34,6 +34,25 @@ static char *value_slab(const Binder *b, int first, int k, const Value *v)
     return slab(b, first < 0 ? -1 : first + k, v ? v->bytes : 0);
 }
 
+/* The place of the rank's k-th part along an axis. */
+static int place_along(const Gen *g, int k, PartsAxis axis)
+{
+    const int context = plan_parts_along(g, PARTS_CONTEXT);
+    return axis == PARTS_CONTEXT ? k % context : k / context;
+}
+
+/* Which of the rank's boxes is its part's: it has those of a part of features together. */
+static int box_of(const Binder *b, const ClassParam *decl)
+{
+    const Gen *g = b->m->g;
+    int box = 0;
+
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        if (decl->mark[a].kind == PART_CUT)
+            box = box * plan_parts_along(g, a) + place_along(g, b->k, a);
+    return box;
+}
+
 /* Weights and gradients; of a parameter that is cut, the part's box. */
 static void bind_param(const Binder *b, const struct Binding *at, SpanCall *c)
 {
@@ -42,8 +61,7 @@ static void bind_param(const Binder *b, const struct Binding *at, SpanCall *c)
     const Dtype d = at->grad ? g->model.reduce_dtype : p->decl->dtype;
     char *bytes = interp_at(b->m, b->rank, at->buffer) + at->offset_bytes;
 
-    if (p->decl->mark.kind == PART_CUT && b->k > 0)
-        bytes += b->k * layout_box_stride(p) * dtype_bytes(d);
+    bytes += box_of(b, p->decl) * layout_box_stride(p) * dtype_bytes(d);
     if (at->grad) {
         c->grad[at->param] = bytes;
         c->grad_add[at->param] = at->add || b->t->micro > 0;
@@ -122,7 +140,7 @@ static void bind_call(const Binder *b, SpanCall *c)
     c->constant = (const char **)m->constants;
     for (int k = 0, data = interp_find_buffer(m, BUF_DATA, -1); k < N_DATA; k++)
         if (k == DATA_PART)
-            c->data[k] = &c->part;
+            c->data[k] = c->part;
         else if (k != DATA_STARTS || g->model.packed)
             c->data[k] = (const int32_t *)interp_at(m, b->rank, data++);
     c->logits = b->i->logits >= 0 ? interp_at(m, b->rank, b->i->logits) : NULL;
@@ -167,13 +185,27 @@ static void clear_scratch(Machine *m, int rank, const Instr *i)
         interp_poison(m, rank, i->scratch);
 }
 
+/* The call's parts; first: the call of the rank's first part. */
+static void place_call(const Binder *b, const SpanCall *first, SpanCall *c)
+{
+    const Gen *g = b->m->g;
+    const int context = plan_parts_along(g, PARTS_CONTEXT);
+
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        c->part[a] = group_index(parts_group(&g->model, a), b->rank) *
+                         plan_parts_along(g, a) +
+                     place_along(g, b->k, a);
+    for (unsigned axes = 0; axes < 1u << N_PARTS_AXES; axes++)
+        c->has[axes] = first + (axes >> PARTS_TENSOR & 1 ? b->k / context * context : 0) +
+                       (axes >> PARTS_CONTEXT & 1 ? b->k % context : 0);
+}
+
 /* Of all ranks that it joins; without a group, of this one. */
 void interp_run_span(Machine *m, int rank, int e)
 {
     const Instr *i = &m->p->ins.items[m->ins[e]];
     const Turn *t = &m->turn[m->turn_of[e]];
     const int here = plan_parts(m->g), members = i->group ? group_ranks(i->group) : 1;
-    const RankBits tensor = parts_group(&m->g->model);
     SpanCall *calls = gen_alloc(m->g, sizeof *calls * (size_t)(members * here));
     SpanCall c;
 
@@ -184,8 +216,7 @@ void interp_run_span(Machine *m, int rank, int e)
         if (b.k == 0)
             clear_scratch(m, q, i);
         calls[n] = (SpanCall){.g = m->g, .rank = q, .block = i->block};
-        calls[n].part = group_index(tensor, q) * here + b.k;
-        calls[n].whole = &calls[n - b.k];
+        place_call(&b, &calls[n - b.k], &calls[n]);
         bind_call(&b, &calls[n]);
     }
     c = calls[0];

@@ -205,7 +205,7 @@ static void check_between(const Gen *g, const Segment *s)
         all += p->elems;
         for (int along = 0; along < group_ranks(s->axes); along++)
             for (int64_t lo = 0; lo < s->elems; lo += 700)
-                found += layout_between(p, along, lo, min_i64(lo + 700, s->elems));
+                found += layout_between(g, p, along, lo, min_i64(lo + 700, s->elems));
     }
     test_that(found == all, "%s: %lld elements of %lld", s->name, (long long)found,
               (long long)all);

@@ -8,7 +8,7 @@
 
 static bool once(const Node *n)
 {
-    return n->op->collective || node_whole(n);
+    return n->op->collective || !node_differs(n);
 }
 
 /* The first nodes of a leg for which the test is true: a, then b after it, or a itself.
@@ -35,7 +35,7 @@ static bool damage_pair(Gen *g, PairTest *damage)
 static Value *shared_input(Node *a)
 {
     for (int k = 0; k < a->n_in; k++)
-        if (a->in[k]->part.kind == PART_WHOLE && a->in[k]->loc == LOC_SCRATCH)
+        if (a->in[k]->part[PARTS_TENSOR].kind == PART_WHOLE && a->in[k]->loc == LOC_SCRATCH)
             return a->in[k];
     return NULL;
 }
@@ -139,9 +139,9 @@ static bool plant_made_by_each(Gen *g)
         for (int k = 0; k < g->classes.items[i]->nodes.count; k++) {
             Node *n = g->classes.items[i]->nodes.items[k];
 
-            if (n->n_out > 1 && n->out[0]->part.kind != PART_WHOLE &&
-                n->out[1]->part.kind != PART_WHOLE) {
-                n->out[1]->part = (PartState){0};
+            if (n->n_out > 1 && n->out[0]->part[PARTS_TENSOR].kind != PART_WHOLE &&
+                n->out[1]->part[PARTS_TENSOR].kind != PART_WHOLE) {
+                n->out[1]->part[PARTS_TENSOR] = (PartState){0};
                 return true;
             }
         }

@@ -54,12 +54,15 @@ static Node *find_node(Gen *g, NodeTest *test)
     return NULL;
 }
 
+/* The axis whose parts are damaged. */
+static PartsAxis axis_now;
+
 static bool reads_meet(const Node *n, PartKind from)
 {
     for (int i = 0; !n->op->collective && i < n->n_in; i++) {
         const Node *def = n->in[i]->def;
 
-        if (def && def->op->collective && def->in[0]->part.kind == from)
+        if (def && def->op->collective && def->in[0]->part[axis_now].kind == from)
             return true;
     }
     return false;
@@ -106,7 +109,7 @@ static bool plant_early_bias(Gen *g)
 
     if (!without_meet(n))
         return false;
-    n->out[0]->part = n->in[0]->part; /* it is summed afterwards */
+    n->out[0]->part[axis_now] = n->in[0]->part[axis_now]; /* it is summed afterwards */
     return true;
 }
 
@@ -125,20 +128,20 @@ static bool norm_gradient(const Class *c, const Value *v)
     for (int i = 0; i < c->nodes.count; i++)
         if (c->nodes.items[i]->op->collective && c->nodes.items[i]->in[0] == v)
             return c->nodes.items[i]->out[0]->loc == LOC_GRAD &&
-                   c->nodes.items[i]->out[0]->part.kind == PART_WHOLE;
+                   c->nodes.items[i]->out[0]->part[axis_now].kind == PART_WHOLE;
     return false;
 }
 
 static bool packed_param(const Class *c, const Value *v)
 {
     (void)c;
-    return v->kind == VAL_PARAM && v->part.kind == PART_CUT && v->part.sections.n > 1;
+    return v->kind == VAL_PARAM && v->part[axis_now].kind == PART_CUT && v->part[axis_now].sections.n > 1;
 }
 
 static bool cut_gradient(const Class *c, const Value *v)
 {
     (void)c;
-    return v->loc == LOC_GRAD && v->part.kind == PART_CUT && v->n_dims == 2;
+    return v->loc == LOC_GRAD && v->part[axis_now].kind == PART_CUT && v->n_dims == 2;
 }
 
 static bool plant_norm_not_summed(Gen *g)
@@ -146,7 +149,7 @@ static bool plant_norm_not_summed(Gen *g)
     Value *v = find_value(g, norm_gradient);
 
     if (v)
-        v->part.kind = PART_WHOLE;
+        v->part[axis_now].kind = PART_WHOLE;
     return v != NULL;
 }
 
@@ -158,9 +161,9 @@ static bool plant_one_section(Gen *g)
     if (!v)
         return false;
     all = gen_alloc(g, sizeof *all);
-    for (int i = 0; i < v->part.sections.n; i++)
-        *all += v->part.sections.elems[i];
-    v->part.sections = (Sections){1, all, 0};
+    for (int i = 0; i < v->part[axis_now].sections.n; i++)
+        *all += v->part[axis_now].sections.elems[i];
+    v->part[axis_now].sections = (Sections){1, all, 0};
     return true;
 }
 
@@ -179,9 +182,9 @@ static bool plant_section_of_one(Gen *g)
         return false;
     elems = gen_alloc(g, 2 * sizeof *elems);
     elems[0] = 1;
-    elems[1] = p->dim[p->mark.dim]; /* which parts divide */
-    p->dim[p->mark.dim]--;
-    p->mark.sections = v->part.sections = (Sections){2, elems, 0};
+    elems[1] = p->dim[p->mark[axis_now].dim]; /* which parts divide */
+    p->dim[p->mark[axis_now].dim]--;
+    p->mark[axis_now].sections = v->part[axis_now].sections = (Sections){2, elems, 0};
     return true;
 }
 
@@ -190,7 +193,7 @@ static bool plant_other_box(Gen *g)
     Value *v = find_value(g, cut_gradient);
 
     if (v)
-        v->part.dim = 1 - v->part.dim;
+        v->part[axis_now].dim = 1 - v->part[axis_now].dim;
     return v != NULL;
 }
 
@@ -200,7 +203,7 @@ static bool plant_partial_loss(Gen *g)
         Class *c = g->classes.items[i];
 
         for (int k = 0; c->loss && k < c->values.count; k++) {
-            if (c->values.items[k]->part.kind != PART_PARTIAL)
+            if (c->values.items[k]->part[axis_now].kind != PART_PARTIAL)
                 continue;
             c->loss = c->values.items[k];
             return true;
@@ -317,7 +320,7 @@ static bool plant_all_numbers(Gen *g)
     Node *n = find_node(g, reads_part);
 
     if (n)
-        n->in[n->n_in - 1]->part = (PartState){0};
+        n->in[n->n_in - 1]->part[axis_now] = (PartState){0};
     return n != NULL;
 }
 
@@ -334,7 +337,7 @@ static bool plant_own_loss(Gen *g)
 static bool is_padded(const Class *c, const Value *v)
 {
     (void)c;
-    return v->kind == VAL_NODE && v->part.sections.pad;
+    return v->kind == VAL_NODE && v->part[axis_now].sections.pad;
 }
 
 static bool plant_lost_padding(Gen *g)
@@ -342,7 +345,7 @@ static bool plant_lost_padding(Gen *g)
     Value *v = find_value(g, is_padded);
 
     if (v)
-        v->part.sections.pad = 0;
+        v->part[axis_now].sections.pad = 0;
     return v != NULL;
 }
 
@@ -352,9 +355,9 @@ static bool plant_more_padding(Gen *g)
         for (int k = 0; k < g->classes.items[i]->params.count; k++) {
             ClassParam *p = &g->classes.items[i]->params.items[k];
 
-            if (!p->mark.sections.pad)
+            if (!p->mark[axis_now].sections.pad)
                 continue;
-            p->mark.sections.pad++;
+            p->mark[axis_now].sections.pad++;
             return true;
         }
     return false;
@@ -372,13 +375,13 @@ static bool boxes_of(Gen *g, int64_t rows)
             Value *v = c->values.items[k];
             ClassParam *p = v->kind == VAL_PARAM ? &c->params.items[v->index] : NULL;
 
-            if (!p || !p->mark.sections.pad)
+            if (!p || !p->mark[axis_now].sections.pad)
                 continue;
             v->elems = v->elems / v->dim[0] * rows;
             v->dim[0] = rows;
-            p->mark.sections.elems[0] = g->model.parts * rows;
-            p->mark.sections.pad = p->mark.sections.elems[0] - p->dim[0];
-            v->part = p->mark;
+            p->mark[axis_now].sections.elems[0] = g->model.parts[axis_now] * rows;
+            p->mark[axis_now].sections.pad = p->mark[axis_now].sections.elems[0] - p->dim[0];
+            v->part[axis_now] = p->mark[axis_now];
             any = true;
         }
     }
@@ -471,6 +474,7 @@ static Gen *faulty_model(const char *folder, const char *axis, int family,
 static void try_faults(const char *folder, const SplitFault *fault, const char *axis,
                        const char *pass, const char *(*verify)(Gen *g))
 {
+    axis_now = strstr(axis, "tensor") ? PARTS_TENSOR : PARTS_CONTEXT;
     for (; fault->name; fault++)
         for (int family = fault->gpt2; family < 2; family++) {
             Gen *g = faulty_model(folder, axis, family, pass);

@@ -15,6 +15,7 @@ return op {
     },
     outputs = { { "loss", "1", dtype = "f64" }, { "lse", "t", dtype = "acc" } },
     axes = { t = "parallel", p = "reduction" },
+    cuts = { t = { loss = "sum", context = true } },
     check = function(n)
         if n.z < 0 then return "z must not be negative" end
         if n.c ~= (n.smoothing > 0 and 4 or 3) then return "stats are 3 numbers, with smoothing 4" end

@@ -28,7 +28,10 @@ return op {
         { "stats", function(n) return { n.parts, n.t, n.smoothing > 0 and 4 or 3 } end, dtype = "acc" },
     },
     axes = { t = "parallel", v = "reduction" },
-    cuts = { parts = { logits = { 2, "v" }, stats = 1, attrs = { "parts" }, pads = true } },
+    cuts = {
+        t = { stats = 2, context = true },
+        parts = { logits = { 2, "v" }, stats = 1, attrs = { "parts" }, pads = true },
+    },
     check = function(n)
         if n.v % n.parts ~= 0 then return "parts must have whole columns" end
         if n.vocab < 1 then return "vocab must be at least 1" end

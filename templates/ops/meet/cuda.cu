@@ -204,7 +204,7 @@ static const RtMeet ${fn}_meet = {
 //@ end
 };
 
-static void ${fn}(RtParts *parts, float beta, int n)
+static void ${fn}(RtParts *parts, const RtAlong *along, float beta, int n)
 {
-    rt_meet_on_device(parts, &${fn}_meet, beta, n);
+    rt_meet_on_device(parts, along, &${fn}_meet, beta, n);
 }
