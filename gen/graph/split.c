@@ -153,12 +153,14 @@ static void mark_for_storage(const Split *x)
         PartState *mark = &p->mark[PARTS_CONTEXT];
 
         *mark = (PartState){0};
+        if (p->n_dims != 2 || whole)
+            continue;
         if (p->mark[PARTS_TENSOR].kind == PART_CUT) {
             *mark = mark_of_piece(x, &p->mark[PARTS_TENSOR]);
             continue;
         }
-        for (int d = 0; p->n_dims == 2 && d < 2 && mark->kind == PART_WHOLE; d++) {
-            if (p->dim[d] % x->parts || whole)
+        for (int d = 0; d < 2 && mark->kind == PART_WHOLE; d++) {
+            if (p->dim[d] % x->parts)
                 continue;
             *mark = (PartState){.kind = PART_CUT, .dim = d, .sections = {.n = 1}};
             mark->sections.elems = gen_alloc(x->g, sizeof *mark->sections.elems);
@@ -347,11 +349,17 @@ static Value *box_copy(Split *x, Value *box)
     return n->out[0];
 }
 
+/* A turn is from one dim to another. Other pieces of the same dim are pieces of the whole. */
+static bool needs_whole(const PartState *has, const PartState *to)
+{
+    return has->kind == PART_CUT && to->kind == PART_CUT && has->dim == to->dim;
+}
+
 /* v as a node of this phase and piece needs it. */
 static Value *as_part(Split *x, Value *v, const PartState *to, Phase phase, int piece)
 {
-    const PartState *has = &v->part[x->axis];
-    Value *from;
+    const PartState *has = &v->part[x->axis], whole = {0};
+    Value *from = v;
     Meet *m;
 
     if (part_equal(has, to))
@@ -362,14 +370,17 @@ static Value *as_part(Split *x, Value *v, const PartState *to, Phase phase, int 
             (m->phase == phase || has->kind == PART_PARTIAL))
             return m->value;
     }
+    if (needs_whole(has, to))
+        from = as_part(x, v, &whole, phase, piece);
     x->b->phase = phase;
     x->b->piece = piece;
+    if (from == v && v->kind == VAL_PARAM && has->kind == PART_CUT)
+        from = box_copy(x, v);
     m = gen_push(x->g, &x->meets);
-    *m = (Meet){v, phase, *to, NULL};
-    from = v->kind == VAL_PARAM && has->kind == PART_CUT ? box_copy(x, v) : v;
-    m->value =
-        new_meet(x, v, from, to, gen_printf(x->g, "%s_%s", v->name, meet_word(has, to)))
-            ->out[0];
+    *m = (Meet){v, phase, *to,
+                new_meet(x, v, from, to,
+                         gen_printf(x->g, "%s_%s", v->name, meet_word(has, to)))
+                    ->out[0]};
     *gen_push(x->g, &x->order) = m->value->def;
     return m->value;
 }
@@ -380,6 +391,8 @@ static void convert_gradient(Split *x, Node *n, int out)
     Value *made = n->out[out], *d;
     const PartState want = split_gradient(x->c, made, x->axis);
     const char *name = made->name;
+    const PartState whole = {0};
+    Value *from = made;
     Node *m;
 
     if (part_equal(&made->part[x->axis], &want))
@@ -389,7 +402,12 @@ static void convert_gradient(Split *x, Node *n, int out)
         n->name = made->name;
     x->b->phase = n->phase;
     x->b->piece = n->piece;
-    m = new_meet(x, made, made, &want, "meet");
+    if (needs_whole(&made->part[x->axis], &want)) {
+        m = new_meet(x, made, made, &whole, gen_printf(x->g, "%s_whole", made->name));
+        *gen_push(x->g, &x->order) = m;
+        from = m->out[0];
+    }
+    m = new_meet(x, made, from, &want, "meet");
     d = m->out[0];
     d->name = m->name = name;
     d->loc = made->loc;

@@ -244,6 +244,27 @@ static bool keeps_padding(const Chooser *x, const Node *n, const Cut *cut,
     return true;
 }
 
+/* Pieces of tokens are as between blocks (split.c: split_boundary), unless an input has
+ * others: a part of features has some of each part of tokens. */
+static Sections token_sections(const Chooser *x, const Node *n, const Cut *cut)
+{
+    const Model *m = &x->g->model;
+    const int64_t tokens = m->micro_batch * m->seq_tokens, count = m->parts[PARTS_CONTEXT];
+    Sections s = {0};
+
+    for (int i = 0; x->axis == PARTS_TENSOR && count > 1 && !s.n && i < n->n_in; i++) {
+        const CutOperand *o = cuts_operand(cut, node_operand(n, i)->name);
+
+        if (o && o->dim == 0 && n->in[i]->dim[0] == tokens && o->times == 1) {
+            s = (Sections){.n = (int)count};
+            s.elems = gen_alloc(x->g, sizeof *s.elems * (size_t)count);
+            for (int k = 0; k < count; k++)
+                s.elems[k] = tokens / count;
+        }
+    }
+    return s;
+}
+
 /* The candidate's parts, or NULL if the call cannot be cut so. */
 static PartState *candidate(const Chooser *x, const Node *n, const Cut *cut)
 {
@@ -256,6 +277,8 @@ static PartState *candidate(const Chooser *x, const Node *n, const Cut *cut)
         return keeps_padding(x, n, NULL, choice.part) ? choice.part : NULL;
     }
     sections = sections_now(x, n, cut);
+    if (!sections.n)
+        sections = token_sections(x, n, cut);
     choice.part = cuts_parts(x->g, n, cut, cut->free && sections.n ? &sections : NULL);
     if (!choice.part || !divides(x, n, cut, choice.part) ||
         !keeps_padding(x, n, cut, choice.part) ||
@@ -276,7 +299,8 @@ static double moved(const Chooser *x, const Value *v, const PartState *from,
         return 0;
     if (from->kind == PART_PARTIAL)
         return to->kind == PART_WHOLE ? 2 * bytes : bytes;
-    return to->kind == PART_WHOLE ? bytes : bytes / (double)x->parts;
+    return to->kind == PART_WHOLE || from->dim == to->dim ? bytes
+                                                          : bytes / (double)x->parts;
 }
 
 /* split.c makes a meet once for each phase, and a sum once. */

@@ -273,8 +273,7 @@ static bool is_piece(const SplitCheck *x, const ClassParam *p, const PartState *
 
     if (mark->kind != PART_CUT || part->kind != PART_CUT)
         return mark->kind == part->kind;
-    if (mark->dim != part->dim || mark->sections.n != part->sections.n ||
-        mark->sections.pad != part->sections.pad)
+    if (mark->dim != part->dim || mark->sections.n != part->sections.n)
         return false;
     for (int i = 0; i < mark->sections.n; i++)
         if (mark->sections.elems[i] != part->sections.elems[i] * times)

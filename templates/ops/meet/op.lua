@@ -78,6 +78,9 @@ return op {
             end
         end
         if n.from == n.to or n.to == "partial" then return "it would do nothing" end
+        if sections_of(n.from) and sections_of(n.from) == sections_of(n.to) then
+            return "its pieces are of the same dim as before: they are pieces of the whole"
+        end
     end,
     cost = "copy",
     flops = function(n) return 0 end,
