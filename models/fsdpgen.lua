@@ -959,7 +959,7 @@
 
 ---@class (exact) fsdpgen.trainer.parts
 ---@field tensor? integer parts of heads and features, which `mesh.tensor` ranks share
----@field context? integer parts of a sequence, which `mesh.context` ranks share; with `parts.tensor` 1
+---@field context? integer parts of each sequence, which `mesh.context` ranks share; with `parts.tensor` at most 64 in all
 ---@field dtype? "f32" type of sums over parts
 
 ---@class (exact) fsdpgen.trainer.mesh

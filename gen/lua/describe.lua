@@ -187,7 +187,7 @@ local trainer = {
           { "tensor", "int", min = 1, max = most_parts, power_of_two = true, default = 1, neutral = 1,
             doc = "parts of heads and features, which `mesh.tensor` ranks share" },
           { "context", "int", min = 1, max = most_parts, power_of_two = true, default = 1, neutral = 1,
-            doc = "parts of a sequence, which `mesh.context` ranks share; with `parts.tensor` 1" },
+            doc = "parts of each sequence, which `mesh.context` ranks share; with `parts.tensor` at most 64 in all" },
           { "dtype", "string", values = { "f32" }, default = "f32", neutral = "f32",
             doc = "type of sums over parts" },
       } },
