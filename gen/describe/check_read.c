@@ -47,10 +47,11 @@ const char *parts_of(Gen *g)
     const long long tensor = g->model.parts[PARTS_TENSOR];
     const long long context = g->model.parts[PARTS_CONTEXT];
 
-    return context == 1  ? "heads and features"
-           : tensor == 1 ? "each sequence"
-                         : gen_printf(g, "heads and features (%lld) and of each sequence (%lld)",
-                                      tensor, context);
+    return context == 1 ? "heads and features"
+           : tensor == 1
+               ? "each sequence"
+               : gen_printf(g, "heads and features (%lld) and of each sequence (%lld)",
+                            tensor, context);
 }
 
 Pos place_of(Gen *g, const char *path)

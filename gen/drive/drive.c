@@ -133,8 +133,7 @@ static bool parts_may_help(const Gen *g, PartsAxis axis)
     bool marked = axis == PARTS_CONTEXT;
 
     for (int i = 0; i < g->params.count; i++)
-        marked = marked ||
-                 g->params.items[i].decl->mark[PARTS_TENSOR].kind == PART_CUT;
+        marked = marked || g->params.items[i].decl->mark[PARTS_TENSOR].kind == PART_CUT;
     return marked && (parts_all(m) == 1 || m->parts[axis] > 1);
 }
 

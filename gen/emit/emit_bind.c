@@ -5,6 +5,7 @@
  * bind.c that turn a few offsets into the pointers that math.c takes. There is one per
  * span and relative layout of the block's parameters, which is nearly always one per
  * span. Every binding of the plan is checked against the layout on the way. */
+#include "emit/emit_parts.h"
 #include "emit/emit_scratch.h"
 #include "emit/emit_step.h"
 #include "base/names.h"
@@ -264,37 +265,6 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
 
 /* ---- binders --------------------------------------------------------------------- */
 
-/* The shape of what a call has of a parameter: all of it, or a part's box. */
-static const char *part_shape(Gen *g, const ClassParam *decl)
-{
-    int64_t dim[MAX_DIMS];
-
-    memcpy(dim, decl->dim, sizeof dim);
-    for (int a = 0; g->in_parts && a < N_PARTS_AXES; a++) {
-        const PartState *mark = &decl->mark[a];
-
-        if (mark->kind == PART_CUT)
-            dim[mark->dim] = (dim[mark->dim] + mark->sections.pad) / g->model.parts[a];
-    }
-    return show_shape(g, dim, decl->n_dims);
-}
-
-/* Which of a rank's boxes part p computes with: "p", "p / 2"; NULL: it is not cut. */
-static const char *box_index(Gen *g, const ClassParam *decl)
-{
-    const bool tensor = decl->mark[PARTS_TENSOR].kind == PART_CUT;
-    const bool context = decl->mark[PARTS_CONTEXT].kind == PART_CUT;
-    const int inner = plan_parts_along(g, PARTS_CONTEXT);
-
-    if (!g->in_parts || !(tensor || context))
-        return NULL;
-    if (!context && inner > 1)
-        return gen_printf(g, "p / %d", inner);
-    if (!tensor && plan_parts_along(g, PARTS_TENSOR) > 1)
-        return gen_printf(g, "p %% %d", inner);
-    return "p";
-}
-
 static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad)
 {
     lua_State *L = s->e->L;
@@ -313,13 +283,12 @@ static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad
         emit_str(L, "base", base_name(s->g, bases, base));
         emit_str(L, "type", dtype_ctype(param_dtype(s->g, decl, grad)));
         emit_int(L, "offset", offset);
-        emit_str(L, "box", box_index(s->g, decl));
+        emit_str(L, "box", parts_box(s->g, decl));
         emit_int(L, "box_bytes",
-                 box_index(s->g, decl)
-                     ? layout_box_stride(block_param(s->g, b->ins, p)) *
-                           dtype_bytes(param_dtype(s->g, decl, grad))
-                     : 0);
-        emit_str(L, "shape", part_shape(s->g, decl));
+                 parts_box(s->g, decl) ? layout_box_stride(block_param(s->g, b->ins, p)) *
+                                             dtype_bytes(param_dtype(s->g, decl, grad))
+                                       : 0);
+        emit_str(L, "shape", parts_shape(s->g, decl));
         emit_bool(L, "tied", decl->tied_global);
         lua_rawseti(L, -2, ++n);
     }

@@ -104,7 +104,7 @@ static int64_t push_args(Emit *e, const Node *n, int64_t *out)
         *out = i == n->n_in ? at : *out;
         if (data) {
             push_arg(e, data->index == DATA_PART
-                            ? gen_printf(e->g, "rt_parts(rt)->%s.number", 
+                            ? gen_printf(e->g, "rt_parts(rt)->%s.number",
                                          data->part[PARTS_TENSOR].kind != PART_WHOLE
                                              ? "tensor"
                                              : "context")

@@ -7,6 +7,7 @@
  *
  * Nothing here may depend on a choice outside the numerics hash: math.c, math.h and the
  * files of the kernels are byte-identical for all such choices, and a test checks it. */
+#include "emit/emit_parts.h"
 #include "emit/emit_scratch.h"
 #include "base/names.h"
 #include "ops/ops.h"
@@ -34,51 +35,12 @@ static const Saved *own_field(const Class *c, const Value *v)
     return s && s->value == v ? s : NULL;
 }
 
-/* The axes that have parts, a bit each. */
-static unsigned parted(const Gen *g)
-{
-    unsigned axes = 0;
-
-    for (int a = 0; a < N_PARTS_AXES; a++)
-        axes |= (unsigned)(g->model.parts[a] > 1) << a;
-    return axes;
-}
-
-/* The axes along which p of a call is any part of the rank; along the others it is the
- * first. Meets take all parts. */
-static unsigned loop_axes(const Gen *g, const Node *n)
-{
-    return n->op->collective ? parted(g) : node_differs(n);
-}
-
-/* Which of the rank's parts has the value for part p: parts along an axis share what the
- * first of them has. */
-static const char *part_index(const Value *v, unsigned loop)
-{
-    const unsigned axes = value_differs(v);
-
-    return axes == 0                      ? "0"
-           : (axes & loop) == loop        ? "p"
-           : axes == 1u << PARTS_CONTEXT  ? "p % parts->context.here"
-                                          : "p - p % parts->context.here";
-}
-
-/* A kernel that must know its part reads the number. */
-static const char *number_of_part(Gen *g, const Value *v, unsigned loop)
-{
-    const bool tensor = v->part[PARTS_TENSOR].kind != PART_WHOLE;
-
-    return gen_printf(g, "&parts->%s.number[%s]", tensor ? "tensor" : "context",
-                      part_index(v, loop));
-}
-
 /* A member of a struct of pointers. In parts there is an array with a struct for each
  * part. */
 static const char *member(Emit *e, const char *of, const Value *v, unsigned loop,
                           const char *name)
 {
-    return e->g->in_parts ? gen_printf(e->g, "%s[%s].%s", of, part_index(v, loop),
-                                   name)
+    return e->g->in_parts ? gen_printf(e->g, "%s[%s].%s", of, parts_index(v, loop), name)
                           : gen_printf(e->g, "%s->%s", of, name);
 }
 
@@ -86,12 +48,12 @@ static const char *member(Emit *e, const char *of, const Value *v, unsigned loop
  * other. */
 static const char *argument(Emit *e, const Value *v, unsigned loop, const char *name)
 {
-    const char *index = part_index(v, loop);
+    const char *index = parts_index(v, loop);
 
     if (!e->g->in_parts || !strcmp(index, "0"))
         return name;
-    return gen_printf(e->g, strlen(index) > 1 ? "%s + (%s) * %lld" : "%s + %s * %lld", name,
-                      index,
+    return gen_printf(e->g, strlen(index) > 1 ? "%s + (%s) * %lld" : "%s + %s * %lld",
+                      name, index,
                       (long long)(plan_part_stride(v->bytes) / dtype_bytes(v->dtype)));
 }
 
@@ -165,7 +127,7 @@ static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c
             return in_place_of(e, v, &c->saved.items[v->loc_index], loop);
         return local_name(e, kernels, v->name);
     case LOC_DATA:
-        return v->loc_index == DATA_PART ? number_of_part(e->g, v, loop)
+        return v->loc_index == DATA_PART ? parts_number(e->g, v, loop)
                                          : local_name(e, kernels, v->name);
     case LOC_SCRATCH:
         return member(e, "scratch", v, loop, scratch_value(e->g, c, s->phase, v));
@@ -316,33 +278,6 @@ static const char *call_beta(Emit *e, const Class *c, const Node *n)
     return beta ? beta : any;
 }
 
-/* The loop of a leg; NULL: it runs once. */
-static const char *loop_text(const Gen *g, const Node *n)
-{
-    const unsigned axes = node_differs(n);
-
-    return axes == 0                        ? NULL
-           : axes == parted(g)              ? "p = 0; p < parts->here; p++"
-           : axes == 1u << PARTS_CONTEXT    ? "p = 0; p < parts->context.here; p++"
-                                            : "p = 0; p < parts->here; p += "
-                                              "parts->context.here";
-}
-
-/* The parts along which axis meet: those of each part along the other one, or once. */
-static void push_meet(Emit *e, const Node *n)
-{
-    const unsigned others = parted(e->g) & ~(1u << n->along);
-    const bool once = others && !(node_differs(n) & others);
-
-    emit_str(e->L, "axis",
-             gen_printf(e->g, "%s%s", axis_name(parts_mesh(n->along)),
-                        once ? "_once" : ""));
-    emit_str(e->L, "meet",
-             !node_joins(n)                              ? "RT_PIECE"
-             : n->out[0]->part[n->along].kind == PART_WHOLE ? "RT_MEET_WHOLE"
-                                                         : "RT_MEET");
-}
-
 static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const Span *s)
 {
     lua_State *L = e->L;
@@ -363,7 +298,7 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
         for (int k = 0; k < n->n_in + n->n_out; k++) {
             lua_pushstring(L, value_expr(e, kernels, c, s,
                                          k < n->n_in ? n->in[k] : n->out[k - n->n_in],
-                                         loop_axes(e->g, n)));
+                                         parts_loop_axes(e->g, n)));
             lua_rawseti(L, -2, ++count);
         }
         if (beta) {
@@ -371,7 +306,7 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
             lua_rawseti(L, -2, ++count);
         }
         if (n->workspace_bytes) {
-            lua_pushstring(L, member(e, "scratch", n->out[0], loop_axes(e->g, n),
+            lua_pushstring(L, member(e, "scratch", n->out[0], parts_loop_axes(e->g, n),
                                      scratch_workspace(e->g, c, s->phase, n)));
             lua_rawseti(L, -2, ++count);
         }
@@ -385,10 +320,10 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
                         show_shape(e->g, n->out[k]->dim, n->out[k]->n_dims));
         emit_str(L, "kernel", n->kernel);
         emit_str(L, "note", note.s);
-        emit_str(L, "each", c && e->g->in_parts ? loop_text(e->g, n) : NULL);
+        emit_str(L, "each", c && e->g->in_parts ? parts_loop(e->g, n) : NULL);
         emit_int(L, "leg", n->leg);
         if (n->op->collective)
-            push_meet(e, n);
+            parts_push_meet(e, n);
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "calls");

@@ -5,7 +5,7 @@
  * In: g->model, g->units, g->segments, g->params, g->prog with offsets. Out: fields of
  * the context. Every number printed later is computed here; the templates only lay them
  * out. */
-#include "emit/emit.h"
+#include "emit/emit_parts.h"
 #include "plan/plan.h"
 #include "base/show.h"
 
@@ -107,30 +107,6 @@ static const char *mesh_json(Emit *e)
     return gen_printf(e->g, "%s}", json);
 }
 
-/* parts_axes: the axes that have parts; and of all of them together. */
-static void push_parts_axes(Emit *e)
-{
-    const Model *m = &e->g->model;
-    lua_State *L = e->L;
-    int n = 0;
-
-    lua_newtable(L);
-    for (int a = 0; a < N_PARTS_AXES; a++) {
-        if (m->parts[a] <= 1)
-            continue;
-        lua_newtable(L);
-        emit_str(L, "name", axis_name(parts_mesh(a)));
-        emit_int(L, "parts", m->parts[a]);
-        emit_int(L, "here", plan_parts_along(e->g, a));
-        set_group(e, "ranks", parts_group(m, a));
-        lua_rawseti(L, -2, ++n);
-    }
-    lua_setfield(L, -2, "parts_axes");
-    emit_int(L, "n_parts", parts_all(m));
-    emit_str(L, "parts_of", parts_of(e->g));
-    emit_int(L, "here", plan_parts(e->g));
-}
-
 static void push_mesh(Emit *e)
 {
     const Model *m = &e->g->model;
@@ -143,7 +119,7 @@ static void push_mesh(Emit *e)
     set_group(e, "replicate", m->mesh.axis[AXIS_REPLICATE].bits);
     set_group(e, "data", m->mesh.data);
     emit_bool(L, "in_parts", e->g->in_parts);
-    push_parts_axes(e);
+    parts_push_axes(e);
     set_group(e, "all", m->mesh.all);
     set_group(e, "nodes", m->mesh.nodes);
     set_group(e, "summed_first", mesh_summed_first(m));

@@ -261,8 +261,8 @@ static bool mark_pads(Builder *b, const ClassParam *p)
     if (type != LUA_TNIL && type != LUA_TBOOLEAN)
         luaL_error(L, "param: pad of %s is %s, not true or false", p->name,
                    builder_show(b->g, L, -1));
-    if (pads && (p->mark[PARTS_TENSOR].dim != 0 || p->n_dims != 2 || p->mark[PARTS_TENSOR].sections.n > 1 ||
-                 p->mark_unit > 1))
+    if (pads && (p->mark[PARTS_TENSOR].dim != 0 || p->n_dims != 2 ||
+                 p->mark[PARTS_TENSOR].sections.n > 1 || p->mark_unit > 1))
         luaL_error(L,
                    "param: %s is padded, but it is not a matrix cut into rows, of one"
                    " section and units of one row",
@@ -310,7 +310,8 @@ bool param_equal(const ClassParam *a, const ClassParam *b)
         memcmp(a->dim, b->dim, sizeof a->dim) != 0 || strcmp(a->init, b->init) != 0 ||
         memcmp(&a->init_std, &b->init_std, sizeof a->init_std) != 0 ||
         a->decay != b->decay || a->n_parts != b->n_parts || a->dtype != b->dtype ||
-        a->tied_global != b->tied_global || !part_equal(&a->mark[PARTS_TENSOR], &b->mark[PARTS_TENSOR]) ||
+        a->tied_global != b->tied_global ||
+        !part_equal(&a->mark[PARTS_TENSOR], &b->mark[PARTS_TENSOR]) ||
         a->mark_unit != b->mark_unit || a->mark_pads != b->mark_pads)
         return false;
     for (int i = 0; i < a->n_parts; i++)

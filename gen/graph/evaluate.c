@@ -197,7 +197,8 @@ static void make_outputs(Gen *g, Class *c, const Node *loss, Node *n)
 
 /* ---- in parts -------------------------------------------------------------------- */
 
-/* The cut of the op's rule by which its inputs lie in parts along the axis; NULL: none. */
+/* The cut of the op's rule by which its inputs lie in parts along the axis; NULL: none.
+ */
 static const Cut *cut_of_inputs(const Node *n, PartsAxis axis)
 {
     const OpInfo *info = n->op->info;
@@ -236,9 +237,8 @@ static Node *whole_logits(Gen *g, Value *piece, PartsAxis axis)
     *whole = *piece;
     whole->part[axis] = all;
     piece->loc = LOC_SCRATCH;
-    piece->name = gen_printf(
-        g, "%s_%s", piece->name,
-        piece->part[axis].kind == PART_PARTIAL ? "part" : "piece");
+    piece->name = gen_printf(g, "%s_%s", piece->name,
+                             piece->part[axis].kind == PART_PARTIAL ? "part" : "piece");
     *meet = (Node){.op = op,
                    .name = whole->name,
                    .phase = PHASE_EVALUATE,

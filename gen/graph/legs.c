@@ -24,9 +24,9 @@ void legs_number(const Gen *g, Class *c)
         Node *n = c->nodes.items[i];
         const Node *before = i ? c->nodes.items[i - 1] : NULL;
 
-        if (before && (alone(n) || alone(before) ||
-                       node_differs(n) != node_differs(before) ||
-                       n->phase != before->phase || n->piece != before->piece))
+        if (before &&
+            (alone(n) || alone(before) || node_differs(n) != node_differs(before) ||
+             n->phase != before->phase || n->piece != before->piece))
             leg++;
         n->leg = leg;
     }

@@ -172,8 +172,7 @@ static bool may_alias(const SpanRun *x, const Node *n, const Value *v, const Val
     for (int i = 0; i < n->n_in; i++)
         times += n->in[i] == v;
     if (times != 1 || v->bytes != out->bytes || x->last[v->id] != n->id ||
-        v->kind != VAL_NODE ||
-        value_differs(v) != value_differs(out))
+        v->kind != VAL_NODE || value_differs(v) != value_differs(out))
         return false;
     if (v->loc == LOC_SAVED) /* it dies in the backward, inside the slab */
         return out->loc == LOC_SCRATCH && n->phase == PHASE_BACKWARD;

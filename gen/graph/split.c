@@ -204,9 +204,7 @@ static int64_t most_parts(int64_t n)
 /* What parts divide: "rows", or "units of 64 rows". */
 static const char *unit_text(Gen *g, const ClassParam *p, int64_t count)
 {
-    const char *lines = !p                          ? "tokens"
-                        : p->mark[PARTS_TENSOR].dim ? "columns"
-                                                    : "rows";
+    const char *lines = !p ? "tokens" : p->mark[PARTS_TENSOR].dim ? "columns" : "rows";
 
     return !p || p->mark_unit == 1
                ? lines
@@ -291,9 +289,10 @@ static bool parts_divide(Gen *g, PartsAxis axis)
              least        ? least->name
              : others > 1 ? "micro_batch * seq / parts.tensor"
                           : "micro_batch * seq",
-             least && least->mark[PARTS_TENSOR].sections.n > 1 ? ", of which a section has "
-             : least                                           ? ", which has "
-                                                               : ", which is ",
+             least && least->mark[PARTS_TENSOR].sections.n > 1
+                 ? ", of which a section has "
+             : least ? ", which has "
+                     : ", which is ",
              (long long)count, unit_text(g, least, count));
     return false;
 }
@@ -349,7 +348,8 @@ static Value *box_copy(Split *x, Value *box)
     return n->out[0];
 }
 
-/* A turn is from one dim to another. Other pieces of the same dim are pieces of the whole. */
+/* A turn is from one dim to another. Other pieces of the same dim are pieces of the
+ * whole. */
 static bool needs_whole(const PartState *has, const PartState *to)
 {
     return has->kind == PART_CUT && to->kind == PART_CUT && has->dim == to->dim;
@@ -377,10 +377,10 @@ static Value *as_part(Split *x, Value *v, const PartState *to, Phase phase, int 
     if (from == v && v->kind == VAL_PARAM && has->kind == PART_CUT)
         from = box_copy(x, v);
     m = gen_push(x->g, &x->meets);
-    *m = (Meet){v, phase, *to,
-                new_meet(x, v, from, to,
-                         gen_printf(x->g, "%s_%s", v->name, meet_word(has, to)))
-                    ->out[0]};
+    *m = (Meet){
+        v, phase, *to,
+        new_meet(x, v, from, to, gen_printf(x->g, "%s_%s", v->name, meet_word(has, to)))
+            ->out[0]};
     *gen_push(x->g, &x->order) = m->value->def;
     return m->value;
 }
@@ -511,7 +511,7 @@ static int run_choose(lua_State *L)
     x->part_nodes =
         gen_alloc(x->g, sizeof *x->part_nodes * (size_t)(x->c->nodes.count + 1));
     for (int i = 0; i < x->c->nodes.count; i++)
-        x->part_nodes[i] = 
+        x->part_nodes[i] =
             split_part_node(x->g, x->c->nodes.items[i], &x->choices[i], x->axis);
     x->out_parts = gen_alloc(x->g, sizeof *x->out_parts * (size_t)(x->c->n_outputs + 1));
     for (int i = 0; i < x->c->n_outputs; i++)

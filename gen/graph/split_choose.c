@@ -122,7 +122,8 @@ static void part_of_meet(Gen *g, Node *part, const Value *in, const Value *out)
 }
 
 /* Output k as a part has it. Not good: an error. */
-static Value part_output(Gen *g, const Node *n, const Choice *choice, PartsAxis axis, int k)
+static Value part_output(Gen *g, const Node *n, const Choice *choice, PartsAxis axis,
+                         int k)
 {
     Value v = *n->out[k];
 
@@ -249,7 +250,8 @@ static bool keeps_padding(const Chooser *x, const Node *n, const Cut *cut,
 static Sections token_sections(const Chooser *x, const Node *n, const Cut *cut)
 {
     const Model *m = &x->g->model;
-    const int64_t tokens = m->micro_batch * m->seq_tokens, count = m->parts[PARTS_CONTEXT];
+    const int64_t tokens = m->micro_batch * m->seq_tokens,
+                  count = m->parts[PARTS_CONTEXT];
     Sections s = {0};
 
     for (int i = 0; x->axis == PARTS_TENSOR && count > 1 && !s.n && i < n->n_in; i++) {
@@ -281,8 +283,7 @@ static PartState *candidate(const Chooser *x, const Node *n, const Cut *cut)
         sections = token_sections(x, n, cut);
     choice.part = cuts_parts(x->g, n, cut, cut->free && sections.n ? &sections : NULL);
     if (!choice.part || !divides(x, n, cut, choice.part) ||
-        !keeps_padding(x, n, cut, choice.part) ||
-        !part_fits(x->g, n, &choice, x->axis))
+        !keeps_padding(x, n, cut, choice.part) || !part_fits(x->g, n, &choice, x->axis))
         return NULL;
     return choice.part;
 }
@@ -420,8 +421,8 @@ static bool does_all_tokens(const Chooser *x, const Node *n, const Choice *choic
     bool cut = false;
 
     for (int i = 0; i < n->n_in; i++)
-        cut = cut || (n->in[i]->part[x->axis].kind == PART_CUT &&
-                      n->in[i]->kind != VAL_PARAM);
+        cut = cut ||
+              (n->in[i]->part[x->axis].kind == PART_CUT && n->in[i]->kind != VAL_PARAM);
     return cut && !choice->cut && x->axis == PARTS_CONTEXT;
 }
 

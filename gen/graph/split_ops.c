@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* split_ops.c: ops whose parts along tensor are other ops. In: a node of a class, its inputs with
- * their parts, and `in_parts` of its op's rule (gen/lua/op_cuts.lua). Out: where the
- * operand that the rule names is cut along its dim, the nodes that the rule builds, in
- * the node's place; they make the node's values. All shapes are those of the whole.
- * Breaks: ids.
+/* split_ops.c: ops whose parts along tensor are other ops. In: a node of a class, its
+ * inputs with their parts, and `in_parts` of its op's rule (gen/lua/op_cuts.lua). Out:
+ * where the operand that the rule names is cut along its dim, the nodes that the rule
+ * builds, in the node's place; they make the node's values. All shapes are those of the
+ * whole. Breaks: ids.
  *
  * A vocabulary is the example: the rows of an embedding are looked up by the part that
  * has them, and a loss is made of what each part's logits give. Such ops know their part

@@ -93,8 +93,8 @@ static int64_t range_bytes(const Gen *g, const Segment *s, int along, Stretch at
     for (int i = 0; i < s->n_params; i++) {
         const Param *p = &g->params.items[s->params[i]];
 
-        bytes +=
-            layout_between(g, p, along, at.lo, at.hi) * (item + (p->matrix ? 0 : moment2));
+        bytes += layout_between(g, p, along, at.lo, at.hi) *
+                 (item + (p->matrix ? 0 : moment2));
     }
     return bytes;
 }

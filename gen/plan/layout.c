@@ -8,9 +8,10 @@
  * is a tensor of its own, row-major, so that the product of a part reads consecutive
  * memory. Ranks whose number along the parameter's axes is c hold the c-th equal share
  * of the boxes: where parts differ along two axes, of those of a part of features (outer)
- * a share of its parts of tokens (inner_boxes of them). The first starts at offset_elems of the segment, each further one at the
- * next multiple of GRAIN_ELEMS. Then the segment is cut into shards. So what a chunk of
- * GRAIN_ELEMS contains depends on the number of boxes, and not on who holds them.
+ * a share of its parts of tokens (inner_boxes of them). The first starts at offset_elems
+ * of the segment, each further one at the next multiple of GRAIN_ELEMS. Then the segment
+ * is cut into shards. So what a chunk of GRAIN_ELEMS contains depends on the number of
+ * boxes, and not on who holds them.
  *
  * Where boxes do not divide the rows, the last has fewer. It is as large as the others
  * in memory and ends in zeros, as segments do between parameters: no run has them, so
@@ -220,8 +221,8 @@ int64_t layout_between(const Gen *g, const Param *p, int along, int64_t lo, int6
     int64_t n = 0;
     for (int k = 0; k < held; k++) {
         const int64_t at = p->offset_elems + k * layout_box_stride(p);
-        n += max_i64(0,
-                     min_i64(at + own_elems(p, layout_box(g, p, along, k)), hi) - max_i64(at, lo));
+        n += max_i64(0, min_i64(at + own_elems(p, layout_box(g, p, along, k)), hi) -
+                            max_i64(at, lo));
     }
     return n;
 }

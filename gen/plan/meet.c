@@ -2,15 +2,14 @@
 /* meet.c: what parts cost. In: a node of a span. Out: how often a rank runs it, and what
  * a rank receives from others in it, if it is a meet.
  *
- * P parts along the meet's axis, of which a rank computes m; b: bytes that a part has of the input, out: that a
- * part gets. A rank reads what its parts need of the P - m parts of others:
- *    to all of it              (P - m) b, once
- *    a sum to pieces         m (P - m) out
- *    a turn                  m (P - m) out / P
- * A piece of what all have moves nothing. Where ranks send, rather than read, they send
- * all of a part, (P - m) b, unless what a rank's parts need of it is consecutive: a sum
- * to pieces along the first dim, or along one after dims of 1. All of it is as often as the
- * rank has parts along the other axis, if those differ. */
+ * P parts along the meet's axis, of which a rank computes m; b: bytes that a part has of
+ * the input, out: that a part gets. A rank reads what its parts need of the P - m parts
+ * of others: to all of it              (P - m) b, once a sum to pieces         m (P - m)
+ * out a turn                  m (P - m) out / P A piece of what all have moves nothing.
+ * Where ranks send, rather than read, they send all of a part, (P - m) b, unless what a
+ * rank's parts need of it is consecutive: a sum to pieces along the first dim, or along
+ * one after dims of 1. All of it is as often as the rank has parts along the other axis,
+ * if those differ. */
 #include "plan/plan.h"
 
 int64_t plan_calls(const Gen *g, const Node *n)

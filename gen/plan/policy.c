@@ -201,14 +201,14 @@ static const char *what_fits(Gen *g, const Change *changes, int n_changes,
                         parts[i].with, show_bytes(g, parts[i].cost.bytes),
                         (long long)parts[i].ranks);
     }
-    return t.len
-               ? t.s
-               : gen_printf(g,
-                            "no recomputation, leaves, mesh.shard%s or micro_batch fits: "
-                            "give a rank at least %s, or take a shorter seq or a smaller "
-                            "model",
-                            g->in_parts ? gen_printf(g, ", %s", parts_mesh_fields(g)) : "",
-                            show_bytes(g, least));
+    return t.len ? t.s
+                 : gen_printf(
+                       g,
+                       "no recomputation, leaves, mesh.shard%s or micro_batch fits: "
+                       "give a rank at least %s, or take a shorter seq or a smaller "
+                       "model",
+                       g->in_parts ? gen_printf(g, ", %s", parts_mesh_fields(g)) : "",
+                       show_bytes(g, least));
 }
 
 int64_t policy_most_leaves(const Gen *g)

@@ -320,9 +320,9 @@ const char *verify_unroll(Gen *g)
 
 /* ---- schedule -------------------------------------------------------------------- */
 
-/* The ranks that a span joins: those that share parts along an axis, if it has a meet along
- * it that needs more than all of them have. Along two axes, a rank waits for one that
- * differs in both by way of a third, which meets both. */
+/* The ranks that a span joins: those that share parts along an axis, if it has a meet
+ * along it that needs more than all of them have. Along two axes, a rank waits for one
+ * that differs in both by way of a third, which meets both. */
 static RankBits joined_by_span(const Gen *g, const Instr *i)
 {
     const Span *s = ins_span(g, i);

@@ -4,9 +4,9 @@
  *
  * A rank runs all nodes of a leg for its first part before it runs any for the next. What
  * parts along an axis share lies where the first of these has its values. So:
- * 1. Nodes that run together are neighbours of one piece, they differ along the same axes,
- *    and none of them is a meet or the same for all parts. A node that runs for each part
- *    along an axis makes nothing that those share.
+ * 1. Nodes that run together are neighbours of one piece, they differ along the same
+ * axes, and none of them is a meet or the same for all parts. A node that runs for each
+ * part along an axis makes nothing that those share.
  * 2. No node of a leg may write over what parts along an axis share and some node of the
  *    leg reads for each, even if it runs after that node: the next part reads it, too.
  * 3. A meet writes what its first part needs while the others still read its input. So

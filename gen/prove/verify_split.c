@@ -169,9 +169,9 @@ static const Attr *attr_of(const Node *n, const char *key)
     return NULL;
 }
 
-/* What parts along the axis have of a value if it is whole along the axis of the meet. Where
- * both axes cut one dim, either the meet's parts are tokens, and the others' have some of
- * each (own), or they are pieces of each section. False: it cannot be so. */
+/* What parts along the axis have of a value if it is whole along the axis of the meet.
+ * Where both axes cut one dim, either the meet's parts are tokens, and the others' have
+ * some of each (own), or they are pieces of each section. False: it cannot be so. */
 static bool unmet(const SplitCheck *x, const Node *n, const Value *v, bool own,
                   PartState *state)
 {
@@ -295,9 +295,9 @@ static bool has_all(const SplitCheck *x, const ClassParam *p, const PartState *m
     for (int i = 0; i < mark->sections.n; i++) {
         sum += mark->sections.elems[i];
         good = good && mark->sections.elems[i] % (x->parts * unit) == 0;
-        good = good && (!inner || mark->sections.elems[i] *
-                                          x->g->model.parts[PARTS_TENSOR] ==
-                                      tensor->sections.elems[i]);
+        good = good &&
+               (!inner || mark->sections.elems[i] * x->g->model.parts[PARTS_TENSOR] ==
+                              tensor->sections.elems[i]);
     }
     return good && (inner || sum == p->dim[mark->dim]);
 }
@@ -372,7 +372,8 @@ static const char *check_ends(const SplitCheck *x, const Class *next)
     if (c->loss && part_of(x, c->loss)->kind != PART_WHOLE)
         return gen_printf(x->g, "%s: the loss is not summed over parts", c->name);
     for (int i = 0; i < c->n_inputs; i++)
-        if (c->d_inputs[i] && !part_equal(part_of(x, c->d_inputs[i]), part_of(x, c->inputs[i])))
+        if (c->d_inputs[i] &&
+            !part_equal(part_of(x, c->d_inputs[i]), part_of(x, c->inputs[i])))
             return gen_printf(x->g, "%s: %s is in other parts than %s", c->name,
                               c->d_inputs[i]->name, c->inputs[i]->name);
     for (int i = 0; next && i < c->n_outputs; i++)
@@ -380,7 +381,8 @@ static const char *check_ends(const SplitCheck *x, const Class *next)
             return gen_printf(x->g, "%s: %s is in other parts than %s takes it", c->name,
                               c->outputs[i]->name, next->name);
     for (int i = 0; i < c->n_outputs; i++)
-        if (c->d_outputs[i] && !part_equal(part_of(x, c->d_outputs[i]), part_of(x, c->outputs[i])))
+        if (c->d_outputs[i] &&
+            !part_equal(part_of(x, c->d_outputs[i]), part_of(x, c->outputs[i])))
             return gen_printf(x->g, "%s: %s is in other parts than %s", c->name,
                               c->d_outputs[i]->name, c->outputs[i]->name);
     return NULL;

@@ -2,8 +2,8 @@
 /* rt_meet.c: parts exchange what they have of a value. In: pointers to what this rank's
  * parts have, and to what they get. Out: the results of a kernel that reads all parts.
  *
- * 1. The ranks that share the parts along the axis begin a meet together: each has published that its
- *    parts are complete.
+ * 1. The ranks that share the parts along the axis begin a meet together: each has
+ * published that its parts are complete.
  * 2. Peers' values are where this rank's are: every rank has the same layout of its
  *    symmetric space. A rank computes what its own parts get, and reads peers directly.
  * 3. They end it together, so that afterwards each may write again what others read. */

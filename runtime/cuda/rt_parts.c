@@ -44,8 +44,8 @@ void rt_parts_open(Rt *rt)
         number[i] = p->tensor.first + i / p->tensor.step % p->tensor.here;
         number[RT_MAX_PARTS + i] = p->context.first + i % p->context.here;
     }
-    RT_CUDA_CALL(rt, cudaMemcpy(numbers(rt), number, sizeof number,
-                                cudaMemcpyHostToDevice));
+    RT_CUDA_CALL(rt,
+                 cudaMemcpy(numbers(rt), number, sizeof number, cudaMemcpyHostToDevice));
 }
 
 RtParts *rt_parts(Rt *rt)
@@ -113,8 +113,9 @@ static void receive(const RtParts *p, const RtAlong *along, const RtMeet *m)
     exchange(rt, along->ranks, parcel, n, along->lanes * along->here * bytes);
 }
 
-/* from: what each of all parts along the axis has, once all ranks have sent it. Where only
- * a piece arrives, kernels read nothing else: from is where the whole value would begin. */
+/* from: what each of all parts along the axis has, once all ranks have sent it. Where
+ * only a piece arrives, kernels read nothing else: from is where the whole value would
+ * begin. */
 static void find_parts(const RtParts *p, const RtAlong *along, const RtMeet *m, int lane,
                        const void **from)
 {

@@ -2,13 +2,15 @@
 /* rt_map.c: the one map of where elements are. In: the tables of segments and parameters,
  * a box of a parameter, a mesh coordinate. Out: runs: elements of the box that are
  * consecutive both in the parameter and in the shard there. Initial weights, updates,
- * matrices, checkpoints, hashes and debugging all use it. And which parts a rank computes.
+ * matrices, checkpoints, hashes and debugging all use it. And which parts a rank
+ * computes.
  *
  * A parameter is stored as boxes, one or more, cut along cut_dim: box p has the p-th
  * piece of each section of that dim. A box is a tensor of its own, row-major. Ranks along
  * a segment's axes each hold an equal share of the boxes, those of the parts that they
- * compute: the first at offset_elems of the segment, each further one at the next grain. The segment's elements are then
- * divided into shards. gen/plan/layout.c is the same map in the generator. */
+ * compute: the first at offset_elems of the segment, each further one at the next grain.
+ * The segment's elements are then divided into shards. gen/plan/layout.c is the same map
+ * in the generator. */
 #include "rt_target.h"
 #include "state/rt_state.h"
 
@@ -48,8 +50,9 @@ static int held_boxes(const RtSegment *s, const RtParam *p)
     return boxes_of(s, p) / rt_group_ranks(s->axes);
 }
 
-/* The number of the k-th box of ranks whose number along the segment's axes is `along`. Of
- * boxes along two axes, a rank has some of the inner ones of some of the outer ones. */
+/* The number of the k-th box of ranks whose number along the segment's axes is `along`.
+ * Of boxes along two axes, a rank has some of the inner ones of some of the outer ones.
+ */
 static int held_box(const RtTrainer *t, const RtParam *p, int along, int k)
 {
     const RtSegment *s = &t->segments[p->segment];

@@ -27,8 +27,9 @@ static char *place_of(const SpanCall *c, const Value *v)
         return c->d_out[v->loc_index];
     case LOC_DATA:
         if (v->loc_index == DATA_PART)
-            return (char *)&c->part[value_differs(v) == 1u << PARTS_TENSOR ? PARTS_TENSOR
-                                                                           : PARTS_CONTEXT];
+            return (char *)&c
+                ->part[value_differs(v) == 1u << PARTS_TENSOR ? PARTS_TENSOR
+                                                              : PARTS_CONTEXT];
         return (char *)c->data[v->loc_index];
     case LOC_CONST:
         return (char *)c->constant[v->loc_index];
@@ -299,8 +300,8 @@ static bool is_lane(const SpanCall *c, const Node *node)
            (c->has[all & ~along] == c || !node_joins(node));
 }
 
-/* The calls that meet with this one: the same part along the other axis, on the ranks that
- * differ along this one only. */
+/* The calls that meet with this one: the same part along the other axis, on the ranks
+ * that differ along this one only. */
 static MeetRun meet_of(const SpanCall *c, const SpanCall *first, const Node *node)
 {
     const RankBits ranks = parts_group(&c->g->model, node->along);

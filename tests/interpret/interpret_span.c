@@ -41,7 +41,8 @@ static int place_along(const Gen *g, int k, PartsAxis axis)
     return axis == PARTS_CONTEXT ? k % context : k / context;
 }
 
-/* Which of the rank's boxes is its part's: it has those of a part of features together. */
+/* Which of the rank's boxes is its part's: it has those of a part of features together.
+ */
 static int box_of(const Binder *b, const ClassParam *decl)
 {
     const Gen *g = b->m->g;
@@ -192,9 +193,9 @@ static void place_call(const Binder *b, const SpanCall *first, SpanCall *c)
     const int context = plan_parts_along(g, PARTS_CONTEXT);
 
     for (int a = 0; a < N_PARTS_AXES; a++)
-        c->part[a] = group_index(parts_group(&g->model, a), b->rank) *
-                         plan_parts_along(g, a) +
-                     place_along(g, b->k, a);
+        c->part[a] =
+            group_index(parts_group(&g->model, a), b->rank) * plan_parts_along(g, a) +
+            place_along(g, b->k, a);
     for (unsigned axes = 0; axes < 1u << N_PARTS_AXES; axes++)
         c->has[axes] = first + (axes >> PARTS_TENSOR & 1 ? b->k / context * context : 0) +
                        (axes >> PARTS_CONTEXT & 1 ? b->k % context : 0);

@@ -35,7 +35,8 @@ static bool damage_pair(Gen *g, PairTest *damage)
 static Value *shared_input(Node *a)
 {
     for (int k = 0; k < a->n_in; k++)
-        if (a->in[k]->part[PARTS_TENSOR].kind == PART_WHOLE && a->in[k]->loc == LOC_SCRATCH)
+        if (a->in[k]->part[PARTS_TENSOR].kind == PART_WHOLE &&
+            a->in[k]->loc == LOC_SCRATCH)
             return a->in[k];
     return NULL;
 }

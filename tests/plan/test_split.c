@@ -135,7 +135,8 @@ static bool norm_gradient(const Class *c, const Value *v)
 static bool packed_param(const Class *c, const Value *v)
 {
     (void)c;
-    return v->kind == VAL_PARAM && v->part[axis_now].kind == PART_CUT && v->part[axis_now].sections.n > 1;
+    return v->kind == VAL_PARAM && v->part[axis_now].kind == PART_CUT &&
+           v->part[axis_now].sections.n > 1;
 }
 
 static bool cut_gradient(const Class *c, const Value *v)
@@ -380,7 +381,8 @@ static bool boxes_of(Gen *g, int64_t rows)
             v->elems = v->elems / v->dim[0] * rows;
             v->dim[0] = rows;
             p->mark[axis_now].sections.elems[0] = g->model.parts[axis_now] * rows;
-            p->mark[axis_now].sections.pad = p->mark[axis_now].sections.elems[0] - p->dim[0];
+            p->mark[axis_now].sections.pad =
+                p->mark[axis_now].sections.elems[0] - p->dim[0];
             v->part[axis_now] = p->mark[axis_now];
             any = true;
         }
