@@ -16,7 +16,7 @@
 //@ end
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x ${identity}
+#if TRAINER_IDENTITY != 0x${identity}
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -28,20 +28,15 @@
 //@ if last and last.elems == u.elems then last.to, last.n = u.name, last.n + 1
 //@ else like[#like + 1] = { name = u.name, elems = u.elems, human = u.human, n = 1 } end
 //@ end
-//@ local function title(u) return u.n > 1 and u.name .. " .. " .. u.to .. ", " .. u.n ..
-" units of" or u.name end
+//@ local function title(u) return u.n > 1 and u.name .. " .. " .. u.to .. ", " .. u.n .. " units of" or u.name end
 //@ local names = widest(like, title)
 //@ local elems = widest(like, function(u) return u.elems end)
 //@ for _, u in ipairs(like) do
- * ${left(title(u), names)}  ${right(u.elems, elems)} elements ${right(u.human, 11)}
-${param_dtype_name}
+ * ${left(title(u), names)}  ${right(u.elems, elems)} elements ${right(u.human, 11)} ${param_dtype_name}
 //@ end
  */
 
-$
-{
-    section("segments")
-}
+${section("segments")}
 
 //@ -- What many segments have in common, with X for the end of a segment's names.
 //@ local held, held_by = {}, {}
@@ -55,11 +50,9 @@ $
 //@ if s[k] > 0 then fields[#fields + 1] = "." .. k .. " = " .. s[k] end
 //@ end
 //@ if s.params_whole then fields[#fields + 1] = ".params_whole = true" end
-//@ for _, k in ipairs { "param_shard", "master", "moment1", "moment2", "grad_shard",
-//"grad_accum", "partials", "direction" } do
+//@ for _, k in ipairs { "param_shard", "master", "moment1", "moment2", "grad_shard", "grad_accum", "partials", "direction" } do
 //@ local place = s[k]
-//@ if place and string.sub(place, -#x - 1) == "_" .. x then place = string.sub(place, 1,
-//-#x - 1) .. "##X" end
+//@ if place and string.sub(place, -#x - 1) == "_" .. x then place = string.sub(place, 1, -#x - 1) .. "##X" end
 //@ if place then fields[#fields + 1] = "." .. k .. " = " .. place end
 //@ end
 //@ local text = table.concat(fields, "\n")
@@ -72,28 +65,20 @@ $
 //@ for _, s in ipairs(segments) do s.held = name_of_held(s) end
 /* A segment: its name; the number of elements of all of it, of a shard and of a partial
  * sum; its first parameter, and how many it has; then how a rank holds it. */
-#define SEGMENT(name_, elems_, shard_elems_, partial_elems_, first_param_, n_params_,    \
-                ...)                                                                     \
-    {                                                                                    \
-        .name = name_, .elems = elems_, .shard_elems = shard_elems_,                     \
-        .partial_elems = partial_elems_, .first_param = first_param_,                    \
-        .n_params = n_params_, __VA_ARGS__                                               \
-    }
+#define SEGMENT(name_, elems_, shard_elems_, partial_elems_, first_param_, n_params_, ...) \
+    { .name = name_, .elems = elems_, .shard_elems = shard_elems_, \
+      .partial_elems = partial_elems_, .first_param = first_param_, .n_params = n_params_, \
+      __VA_ARGS__ }
 
 /* How: the groups of ranks, and the places of what this one has of segment X. */
 //@ for i, fields in ipairs(held) do
 //@ local lines = string.gsub(call("    ", fields, ""), "\n", " \\\n")
-#define HELD_$                                                                           \
-    {i}(X)$                                                                              \
-    {                                                                                    \
-        lines                                                                            \
-    }
+#define HELD_${i}(X) \
+${lines}
 //@ end
 
-//@ local function column(rows, f) local w = widest(rows, f); return function(r) return
-//right(f(r), w) end end
-//@ local function column_left(rows, f) local w = widest(rows, f); return function(r)
-//return left(f(r), w) end end
+//@ local function column(rows, f) local w = widest(rows, f); return function(r) return right(f(r), w) end end
+//@ local function column_left(rows, f) local w = widest(rows, f); return function(r) return left(f(r), w) end end
 //@ local s_macro = column_left(segments, function(s) return "[" .. s.macro .. "]" end)
 //@ local s_name = column_left(segments, function(s) return cstr(s.name) .. "," end)
 //@ local s_elems = column(segments, function(s) return s.elems end)
@@ -104,8 +89,7 @@ $
 //@ local s_held = column_left(segments, function(s) return s.held .. ")," end)
 const RtSegment trainer_segments[N_SEGMENTS] = {
 //@ for _, s in ipairs(segments) do
-    ${s_macro(s)} = SEGMENT(${s_name(s)} ${s_elems(s)}, ${s_shard(s)}, ${s_partial(s)}, ${s_first(s)}, ${s_count(s)}, ${
-    s_held(s)} /* ${s.human}${s.trainable and "" or ", frozen"} */
+    ${s_macro(s)} = SEGMENT(${s_name(s)} ${s_elems(s)}, ${s_shard(s)}, ${s_partial(s)}, ${s_first(s)}, ${s_count(s)}, ${s_held(s)} /* ${s.human}${s.trainable and "" or ", frozen"} */
 //@ end
 };
 
@@ -113,16 +97,13 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
 /* Sums over the group take two hops: among the ranks near, on one node, then among those
  * far. */
 const RtHops trainer_hops[N_HOPS] = {
-    //@ for _, h in ipairs(hops) do
-    {.group = ${h.group}, .near = ${h.near}, .far = ${h.far}},
-    //@ end
+//@ for _, h in ipairs(hops) do
+    { .group = ${h.group}, .near = ${h.near}, .far = ${h.far} },
+//@ end
 };
 
 //@ end
-$
-{
-    section("parameters")
-}
+${section("parameters")}
 
 //@ local parts = {} -- of all parameters, in their order
 //@ for _, p in ipairs(params) do
@@ -132,11 +113,10 @@ $
 //@ if #parts > 0 then
 /* Rows of fused parameters that are separate tensors in a checkpoint. */
 static const RtPart parts[${#parts}] = {
-    //@ local part_name = column_left(parts, function(part) return cstr(part.name) .. ","
-    //end)
-    //@ for _, part in ipairs(parts) do
-    {.name = ${part_name(part)}.rows = ${part.rows}},
-    //@ end
+//@ local part_name = column_left(parts, function(part) return cstr(part.name) .. "," end)
+//@ for _, part in ipairs(parts) do
+    { .name = ${part_name(part)} .rows = ${part.rows} },
+//@ end
 };
 
 //@ end
@@ -144,8 +124,7 @@ static const RtPart parts[${#parts}] = {
 //@ for _, p in ipairs(params) do
 //@ local std = p.init == "RT_INIT_NORMAL" and ", .init_std = " .. real(p.init_std) or ""
 //@ local lr = p.lr_ratio ~= 1 and ", .lr_ratio = " .. real(p.lr_ratio) or ""
-//@ local text = ".init = " .. p.init .. std .. (p.frozen and "" or lr .. ", .weight_decay
-//= " .. real(p.weight_decay))
+//@ local text = ".init = " .. p.init .. std .. (p.frozen and "" or lr .. ", .weight_decay = " .. real(p.weight_decay))
 //@ local init = (p.frozen and "FROZEN_" or "") .. string.sub(p.init, #"RT_INIT_" + 1)
 //@ if not kind_of[init .. text] then
 //@ n_inits[init] = (n_inits[init] or 0) + 1
@@ -157,29 +136,21 @@ static const RtPart parts[${#parts}] = {
 /* A parameter: its name; its segment, and its offset there; its shape; its file in a
  * checkpoint, and its offset there; then its initial values and updates, and its
  * parts. */
-#define PARAM(name_, segment_, offset_, shape_, file_, file_elems_, ...)                 \
-    {                                                                                    \
-        .name = name_, .segment = segment_, .offset_elems = offset_, shape_,             \
-        .file = file_, .file_elems = file_elems_, __VA_ARGS__                            \
-    }
-//@ local products = { "a", "INT64_C(a) * b", "INT64_C(a) * b * c", "INT64_C(a) * b * c *
-//d" }
+#define PARAM(name_, segment_, offset_, shape_, file_, file_elems_, ...) \
+    { .name = name_, .segment = segment_, .offset_elems = offset_, shape_, \
+      .file = file_, .file_elems = file_elems_, __VA_ARGS__ }
+//@ local products = { "a", "INT64_C(a) * b", "INT64_C(a) * b * c", "INT64_C(a) * b * c * d" }
 //@ local dims = { "a", "a, b", "a, b, c", "a, b, c, d" }
 //@ local has_dims = {}
 //@ for _, p in ipairs(params) do has_dims[p.n_dims] = true end
 //@ for n = 1, 4 do
 //@ if has_dims[n] then
-#define SHAPE_$                                                                          \
-    {n}(${dims[n]}).elems = ${products[n]}, .n_dims = ${n}, .dim = {${dims[n]}}
+#define SHAPE_${n}(${dims[n]}) .elems = ${products[n]}, .n_dims = ${n}, .dim = { ${dims[n]} }
 //@ end
 //@ end
 //@ local kind_name = column_left(kinds, function(k) return k.name end)
 //@ for _, k in ipairs(kinds) do
-#define $                                                                                \
-    {kind_name(k)} $                                                                     \
-    {                                                                                    \
-        k.text                                                                           \
-    }
+#define ${kind_name(k)} ${k.text}
 //@ end
 //@ if #parts > 0 then
 #define PARTS(first, n) .n_parts = n, .parts = parts + first
@@ -191,55 +162,43 @@ static const RtPart parts[${#parts}] = {
  * of the first part of features, then of the next; and of which sections of that dim each
  * box has a piece. */
 #define BOXES(n, inner, dim) .boxes = n, .inner_boxes = inner, .cut_dim = dim
-#define SECTIONS(...)                                                                    \
-    .n_sections = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),                    \
-    .sections = (const int64_t[])                                                        \
-    {                                                                                    \
-        __VA_ARGS__                                                                      \
-    }
+#define SECTIONS(...) .n_sections = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .sections = (const int64_t[]){ __VA_ARGS__ }
 //@ end
 //@ if #batches > 0 then
 #define MATRICES(first, n) .first_matrix = first, .n_matrices = n
 //@ end
 
 //@ local function more(p)
-//@ return p.kind .. (p.boxes > 1 and ", BOXES(" .. p.boxes .. ", " .. p.inner_boxes .. ",
-//" .. p.cut_dim .. ")" or p.cut_dim > 0 and ", .cut_dim = " .. p.cut_dim or "") ..
+//@ return p.kind .. (p.boxes > 1 and ", BOXES(" .. p.boxes .. ", " .. p.inner_boxes .. ", " .. p.cut_dim .. ")" or p.cut_dim > 0 and ", .cut_dim = " .. p.cut_dim or "") ..
 //@     (p.sections and ", SECTIONS(" .. p.sections .. ")" or "") ..
 //@     (#p.parts > 0 and ", PARTS(" .. p.first_part .. ", " .. #p.parts .. ")" or "") ..
-//@     (p.n_matrices > 0 and ", MATRICES(" .. p.first_matrix .. ", " .. p.n_matrices ..
-//")" or "") .. "),"
+//@     (p.n_matrices > 0 and ", MATRICES(" .. p.first_matrix .. ", " .. p.n_matrices .. ")" or "") .. "),"
 //@ end
 //@ local p_name = column_left(params, function(p) return cstr(p.name) .. "," end)
 //@ local p_segment = column_left(params, function(p) return p.segment .. "," end)
 //@ local p_offset = column(params, function(p) return p.offset_elems end)
-//@ local p_shape = column_left(params, function(p) return "SHAPE_" .. p.n_dims .. "(" ..
-//p.dims .. ")," end)
+//@ local p_shape = column_left(params, function(p) return "SHAPE_" .. p.n_dims .. "(" .. p.dims .. ")," end)
 //@ local p_file = column(params, function(p) return p.file end)
 //@ local p_at = column(params, function(p) return p.file_elems end)
 //@ local p_more = column_left(params, more)
 //@ local p_id = column(params, function(p, i) p.id = p.id or i - 1; return p.id end)
 const RtParam trainer_params[N_PARAMS] = {
 //@ for i, p in ipairs(params) do
-    PARAM(${p_name(p)} ${p_segment(p)} ${p_offset(p)}, ${p_shape(p)} ${p_file(p)}, ${p_at(p)}, ${
-    p_more(p)} /* ${p_id(p)}: ${p.human}${p.uses > 1 and ", tied: " .. p.uses .. " uses" or ""} */
+    PARAM(${p_name(p)} ${p_segment(p)} ${p_offset(p)}, ${p_shape(p)} ${p_file(p)}, ${p_at(p)}, ${p_more(p)} /* ${p_id(p)}: ${p.human}${p.uses > 1 and ", tied: " .. p.uses .. " uses" or ""} */
 //@ end
 };
 
 /* Parameter ids, segment after segment, in order of their offsets. */
 const int trainer_segment_params[N_PARAMS] = {
-    //@ for _, s in ipairs(segments) do
-    //@ local ids = {}
-    //@ for i, id in ipairs(s.params) do ids[i] = tostring(id - 1) end
-    ${call("    ", ids, ",")} /* ${s.name} */
-    //@ end
+//@ for _, s in ipairs(segments) do
+//@ local ids = {}
+//@ for i, id in ipairs(s.params) do ids[i] = tostring(id - 1) end
+${call("    ", ids, ",")} /* ${s.name} */
+//@ end
 };
 
 //@ if #batches > 0 then
-$
-{
-    section("matrices")
-}
+${section("matrices")}
 
 /* The owner computes the whole matrix. */
 //@ local m_param = column(matrices, function(m) return m.param end)
@@ -248,59 +207,41 @@ $
 //@ local m_cols = column(matrices, function(m) return m.cols end)
 //@ local m_owner = column(matrices, function(m) return m.owner end)
 //@ local m_owned = column(matrices, function(m) return m.owned_elems end)
-//@ local m_adjust = column_left(matrices, function(m) return real(m.lr_adjust) .. ","
-//end)
+//@ local m_adjust = column_left(matrices, function(m) return real(m.lr_adjust) .. "," end)
 //@ local m_kernel = column_left(matrices, function(m) return m.kernel end)
 const RtMatrix trainer_matrices[N_MATRICES] = {
-    //@ for i, m in ipairs(matrices) do
-    {.param = ${m_param(m)},
-     .element = ${m_element(m)},
-     .rows = ${m_rows(m)},
-     .cols = ${m_cols(m)},
-     .owner = ${m_owner(m)},
-     .owned_elems = ${m_owned(m)},
-     .lr_adjust = ${m_adjust(m)}.kernel = ${m_kernel(m)}}, /* ${i - 1}: ${m.name} */
-    //@ end
+//@ for i, m in ipairs(matrices) do
+    { .param = ${m_param(m)}, .element = ${m_element(m)}, .rows = ${m_rows(m)}, .cols = ${m_cols(m)}, .owner = ${m_owner(m)}, .owned_elems = ${m_owned(m)}, .lr_adjust = ${m_adjust(m)} .kernel = ${m_kernel(m)} }, /* ${i - 1}: ${m.name} */
+//@ end
 };
 
 const RtBatch trainer_batches[N_BATCHES] = {
-    //@ for _, b in ipairs(batches) do
-    [${b.macro}] =
-        {
-            /* ${b.flops}FLOP, at most ${b.most} on one rank */
-            .first_matrix = ${b.first},
-            .n_matrices = ${b.count},
-            .owned = ${b.owned},
-            .workspace = ${b.workspace},
-        },
-    //@ end
+//@ for _, b in ipairs(batches) do
+    [${b.macro}] = { /* ${b.flops}FLOP, at most ${b.most} on one rank */
+        .first_matrix = ${b.first}, .n_matrices = ${b.count},
+        .owned = ${b.owned}, .workspace = ${b.workspace},
+    },
+//@ end
 };
 
 //@ end
-$
-{
-    section("memory of a rank, as planned")
-}
+${section("memory of a rank, as planned")}
 
 const RtMemory trainer_memory[N_MEMORY] = {
-    //@ for _, m in ipairs(memory) do
-    {.what = ${left(cstr(m.what)..",", 15)}.bytes =
-         INT64_C(${right(m.bytes, 13)})}, /* ${right(m.human, 10)} */
-    //@ end
+//@ for _, m in ipairs(memory) do
+    { .what = ${left(cstr(m.what) .. ",", 15)} .bytes = INT64_C(${right(m.bytes, 13)}) }, /* ${right(m.human, 10)} */
+//@ end
 };
 
-$
-{
-    section("places")
-}
+${section("places")}
 
 const char *const trainer_places[N_PLACES] = {
-    //@ for _, p in ipairs(places) do
+//@ for _, p in ipairs(places) do
     [${p.macro}] = ${cstr(p.name)},
-    //@ end
+//@ end
     [AT_NORM] = "gradient norm",
     [AT_UPDATE] = "update",
-    //@ if #batches > 0 then
+//@ if #batches > 0 then
     [AT_MATRICES] = "update of matrices",
-    //@ end
+//@ end
 };
