@@ -31,13 +31,13 @@ const char *parts_field(Gen *g, PartsAxis axis)
     return gen_printf(g, "parts.%s", axis_name(parts_mesh(axis)));
 }
 
-const char *parts_mesh_fields(Gen *g)
+const char *parts_fields(Gen *g, const char *of)
 {
     const char *fields = "";
 
     for (int a = 0; a < N_PARTS_AXES; a++)
         if (g->model.parts[a] > 1)
-            fields = gen_printf(g, "%s%smesh.%s", fields, *fields ? ", " : "",
+            fields = gen_printf(g, "%s%s%s.%s", fields, *fields ? ", " : "", of,
                                 axis_name(parts_mesh(a)));
     return fields;
 }

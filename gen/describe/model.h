@@ -176,9 +176,9 @@ static inline RankBits parts_all_group(const Model *m)
 
 /* Where a field was written; path: "optimizer.lr" or "model.heads". line 0: it is a default. */
 Pos model_pos(Gen *g, const char *path);
-/* "parts.tensor", "mesh.tensor". */
+/* "parts.tensor" */
 const char *parts_field(Gen *g, PartsAxis axis);
-const char *parts_mesh_fields(Gen *g); /* of the axes with parts: "mesh.tensor, mesh.context" */
+const char *parts_fields(Gen *g, const char *of); /* of the axes with parts: "mesh.tensor, mesh.context" */
 /* What they are parts of, in words: "heads and features". */
 const char *parts_of(Gen *g);
 

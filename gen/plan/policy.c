@@ -207,7 +207,7 @@ static const char *what_fits(Gen *g, const Change *changes, int n_changes,
                        "no recomputation, leaves, mesh.shard%s or micro_batch fits: "
                        "give a rank at least %s, or take a shorter seq or a smaller "
                        "model",
-                       g->in_parts ? gen_printf(g, ", %s", parts_mesh_fields(g)) : "",
+                       g->in_parts ? gen_printf(g, ", %s", parts_fields(g, "mesh")) : "",
                        show_bytes(g, least));
 }
 

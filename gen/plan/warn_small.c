@@ -188,8 +188,9 @@ static void warn_no_chunks(Gen *g)
              "leave it out, which is another hash again; a smaller micro_batch keeps "
              "fewer logits, and so do more parts on more ranks",
              "loss.chunk_tokens: %lld changes nothing but the numerics hash: the loss of "
-             "%lld parts (of %s) is not computed in chunks",
-             (long long)m->loss_chunk_tokens, (long long)parts_all(m), parts_of(g));
+             "%lld parts (%s) is not computed in chunks",
+             (long long)m->loss_chunk_tokens, (long long)parts_all(m),
+             parts_fields(g, "parts"));
 }
 
 void warn_small_chunks(Gen *g)
