@@ -87,12 +87,13 @@ int64_t plan_meeting_bytes(const Gen *g)
     return most;
 }
 
-int64_t plan_span_met_bytes(const Gen *g, const Span *s)
+int64_t plan_span_met_bytes(const Gen *g, const Span *s, PartsAxis along)
 {
     int64_t bytes = 0;
 
     for (int i = 0; i < s->n_nodes; i++)
-        bytes += plan_met_bytes(g, s->nodes[i]);
+        if (s->nodes[i]->op->collective && s->nodes[i]->along == along)
+            bytes += plan_met_bytes(g, s->nodes[i]);
     return bytes;
 }
 

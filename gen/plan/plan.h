@@ -95,7 +95,7 @@ int64_t plan_calls(const Gen *g, const Node *n);     /* of a node, in a span of 
 int64_t plan_lanes(const Gen *g, unsigned axes);     /* parts of a rank that differ along these axes */
 int64_t plan_met_bytes(const Gen *g, const Node *n); /* that a rank receives in a meet */
 int64_t plan_meeting_bytes(const Gen *g); /* what other ranks' parts have in a meet, at most */
-int64_t plan_span_met_bytes(const Gen *g, const Span *s);
+int64_t plan_span_met_bytes(const Gen *g, const Span *s, PartsAxis along);
 int64_t cost_meet(const Gen *g, const Node *n);      /* the time of that, in ps */
 
 /* ---- layout.c -------------------------------------------------------------------- */
@@ -300,7 +300,7 @@ void warn_sums(Gen *g, const SumChoice *choice, const Cost *then);
  * along mesh.replicate. */
 typedef struct Traffic {
     int64_t gathered, reduced, replicate;
-    int64_t met;      /* values of other ranks' parts, in meets */
+    int64_t met[N_PARTS_AXES]; /* values of other ranks' parts, in meets along the axis */
     int64_t matrices; /* to their owners and back, within a copy */
 } Traffic;
 Traffic plan_traffic(const Gen *g);

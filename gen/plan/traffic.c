@@ -34,7 +34,8 @@ Traffic plan_traffic(const Gen *g)
         t.gathered += i->stream == STREAM_GATHER ? turns * i->moved_bytes : 0;
         t.reduced += i->stream == STREAM_REDUCE ? turns * (i->moved_bytes - crossing) : 0;
         t.replicate += turns * crossing;
-        t.met += i->kind == INS_SPAN ? turns * i->moved_bytes : 0;
+        for (int a = 0; i->kind == INS_SPAN && a < N_PARTS_AXES; a++)
+            t.met[a] += turns * plan_span_met_bytes(g, ins_span(g, i), a);
     }
     if (g->model.mesh.world_size > 1 && g->batches.count > 0) {
         Moved m = matrices_moved(g, -1, 0);

@@ -358,7 +358,8 @@ void unroll_span(Unroller *u, int pos)
     i->phase = s->phase;
     for (int k = 0; k < span->n_nodes; k++)
         i->flops += span->nodes[k]->flops * (double)plan_calls(u->g, span->nodes[k]);
-    i->moved_bytes = plan_span_met_bytes(u->g, span);
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        i->moved_bytes += plan_span_met_bytes(u->g, span, a);
     bind_params(u, i, pos, b);
     for (int a = 0; a < span->n_args; a++)
         touch_arg(u, i, &span->args[a], b);

@@ -72,7 +72,7 @@ static json_t *json_units(Gen *g)
     return list;
 }
 
-static json_t *json_traffic(const Gen *g)
+static json_t *json_traffic(Gen *g)
 {
     Traffic moved = plan_traffic(g);
     json_t *o = json_object();
@@ -80,7 +80,10 @@ static json_t *json_traffic(const Gen *g)
     set_int(o, "reduced", moved.reduced);
     set_int(o, "replicate", moved.replicate);
     if (parts_all_ranks(&g->model) > 1)
-        set_int(o, "met", moved.met);
+        set_int(o, "met", moved.met[PARTS_TENSOR] + moved.met[PARTS_CONTEXT]);
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        if (parts_ranks(&g->model, a) > 1)
+            set_int(o, gen_printf(g, "met_%s", axis_name(parts_mesh(a))), moved.met[a]);
     if (g->batches.count > 0)
         set_int(o, "matrices", moved.matrices);
     return o;

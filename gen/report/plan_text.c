@@ -295,8 +295,10 @@ static void print_schedule(Gen *g, Text *t)
                     show_bytes(g, moved.gathered), show_bytes(g, moved.reduced));
         if (g->model.mesh.axis[AXIS_REPLICATE].degree > 1)
             text_printf(t, ", %s across copies", show_bytes(g, moved.replicate));
-        if (parts_all_ranks(&g->model) > 1)
-            text_printf(t, ", %s of other ranks' parts", show_bytes(g, moved.met));
+        for (int a = 0; a < N_PARTS_AXES; a++)
+            if (parts_ranks(&g->model, a) > 1)
+                text_printf(t, ", %s of parts along %s",
+                            show_bytes(g, moved.met[a]), axis_name(parts_mesh(a)));
         text_printf(t, "\n");
     }
     text_printf(t, "  predicted %s a step (%s), %sFLOP per token\n\n",

@@ -30,9 +30,28 @@ meets 4 2
 meets 2 2
 "$FSDPGEN" plan "$ROOT/models/demo.lua" --set parts.tensor=4 --set "mesh={shard=2,tensor=2}" --all >"$WORK/plan.txt" 2>"$WORK/err"
 check "meets: a step receives four times what a micro-step does" \
-    grep -q '^  a step receives: weights .*, 63.12 MiB of other ranks. parts$' "$WORK/plan.txt"
+    grep -q '^  a step receives: weights .*, 63.12 MiB of parts along tensor$' "$WORK/plan.txt"
 "$FSDPGEN" plan "$ROOT/models/demo.lua" --set parts.tensor=4 --json >"$WORK/plan.json" 2>"$WORK/err"
 check "meets of parts that one rank has: nothing is said" test -z "$(number met)"
+
+# And in T x C parts on t x c ranks, m = T / t and n = C / c. Along tensor the tokens are those of a part along
+# context, for each of which here parts meet; gradients of norms are summed over tokens before, so they meet once.
+# Along context the boxes of weights are gathered, in the forward, in the backward again (the table three times),
+# and their gradients are summed; the two sequences of a micro-batch are the two parts of tokens, so nothing turns.
+meets_of_both() { # T C t c
+    local T=$1 C=$2 m=$(($1 / $3)) n=$(($2 / $4)) layers=4 tokens=512 dim=256 rounds=8 u layer=737280 table=65536 want norms
+    norms=$(((2 * layers + 1) * dim * 4)) u=$((tokens / C * dim * 4 * (T - m) / T))
+    want=$((n * ((6 * layers + 3 + (4 * layers + 2) * m) * u + (T - m) * tokens / C * 12) + (T - m) * norms))
+    "$FSDPGEN" plan "$ROOT/models/demo.lua" --set "parts={tensor=$T,context=$C}" --set "mesh={tensor=$3,context=$4}" --json \
+        >"$WORK/plan.json" 2>"$WORK/err"
+    check "meets along tensor of $T x $C parts on $3 x $4 ranks" test "$(number met_tensor)" = $((rounds * want))
+    want=$((m * ((2 * layers * layer + 3 * table + n * (layers * layer + 2 * table)) * 4 / T * (C - n) / C + (C - n) * norms)))
+    check "and along context" test "$(number met_context)" = $((rounds * (want + (C - n) * 8)))
+    check "and both" test "$(number met)" = $(($(number met_tensor) + $(number met_context)))
+}
+meets_of_both 2 2 2 2
+meets_of_both 4 2 2 2
+meets_of_both 4 2 4 2
 
 # A token costs as many flops in parts as in one: of heads, of tokens where attention has some of the
 # sequences or, with more parts than sequences, of the heads.
@@ -43,7 +62,7 @@ flops_of() { # MODEL ARGUMENT...
 for name in demo gpt2_124m; do
     whole=$(flops_of $name)
     for field in parts.tensor=2 parts.tensor=4 parts.context=2 parts.context=4 \
-        "parts.context=4 micro_batch=2"; do
+        "parts.context=4 micro_batch=2" "parts.tensor=2 parts.context=2"; do
         # shellcheck disable=SC2086
         check "$name, $field: flops per token" \
             test "${whole:-none}" = "$(flops_of $name $(printf ' --set %s' $field))"
