@@ -538,8 +538,6 @@ static bool split_along(Gen *g, PartsAxis axis)
     const int n = g->classes.count;
     Split *all = gen_alloc(g, sizeof *all * (size_t)(n + 1));
 
-    if (!parts_divide(g, axis))
-        return false;
     if (!meet || !copy) {
         diag_add(g, DIAG_ERROR, model_pos(g, parts_field(g, axis)),
                  "an op of --ops has its name: give that another one",
@@ -571,6 +569,9 @@ void split_graph(Gen *g)
     for (int i = 0; g->model.parts[PARTS_TENSOR] == 1 && i < g->classes.count; i++)
         if (parts_all(&g->model) > 1)
             drop_marks(g->classes.items[i]);
+    for (int a = 0; a < N_PARTS_AXES; a++) /* parts of one axis are cut along the other */
+        if (g->model.parts[a] > 1 && !parts_divide(g, a))
+            return;
     for (int a = 0; a < N_PARTS_AXES; a++) {
         if (g->model.parts[a] <= 1)
             continue;

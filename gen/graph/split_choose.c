@@ -392,6 +392,8 @@ static void refuse_whole_work(const Chooser *x, const Node *n)
 {
     const OpInfo *info = n->op->info;
     const char *field = parts_field(x->g, x->axis), *attrs = NULL;
+    const int64_t tensor = x->g->model.parts[PARTS_TENSOR];
+    bool sequences = false; /* could it have whole ones? */
     int64_t most = 1;
 
     if (diag_errors(x->g))
@@ -404,15 +406,27 @@ static void refuse_whole_work(const Chooser *x, const Node *n)
                  field, n->op->name, x->c->name, (long long)x->parts);
         return;
     }
-    for (int i = 0; i < info->n_cuts && !attrs; i++) {
+    for (int i = 0; i < info->n_cuts; i++) {
+        sequences = sequences || info->cuts[i].ordered;
+        if (attrs)
+            continue;
         most = x->parts;
         attrs = divided_attrs(x->g, n, &info->cuts[i], &most);
     }
     diag_add(x->g, DIAG_ERROR, model_pos(x->g, field),
-             gen_printf(x->g, "use %lld", (long long)(attrs ? most : 1)),
-             "%s: %s of %s reads whole sequences, and %lld parts do not divide its %s",
+             gen_printf(x->g,
+                        sequences ? "use %lld, or a micro_batch that is a multiple of "
+                                    "%lld: parts then have whole sequences"
+                                  : "use %lld",
+                        (long long)(attrs ? most : 1), (long long)x->parts),
+             "%s: %s of %s reads whole sequences, and %lld parts do not divide its %s%s",
              field, n->op->name, x->c->name, (long long)x->parts,
-             attrs ? attrs : "work otherwise");
+             attrs ? attrs : "work otherwise",
+             attrs && tensor > 1
+                 ? gen_printf(x->g,
+                              " in each part of heads and features (parts.tensor = %lld)",
+                              (long long)tensor)
+                 : "");
 }
 
 /* Does a part read tokens that it does not have, to do all the work? */

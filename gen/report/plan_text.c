@@ -297,8 +297,8 @@ static void print_schedule(Gen *g, Text *t)
             text_printf(t, ", %s across copies", show_bytes(g, moved.replicate));
         for (int a = 0; a < N_PARTS_AXES; a++)
             if (parts_ranks(&g->model, a) > 1)
-                text_printf(t, ", %s of parts along %s",
-                            show_bytes(g, moved.met[a]), axis_name(parts_mesh(a)));
+                text_printf(t, ", %s of parts along %s", show_bytes(g, moved.met[a]),
+                            axis_name(parts_mesh(a)));
         text_printf(t, "\n");
     }
     text_printf(t, "  predicted %s a step (%s), %sFLOP per token\n\n",

@@ -288,4 +288,5 @@ part refusals:families refusals
 . "$(dirname "$0")/keys.sh"
 . "$(dirname "$0")/onward.sh"
 . "$(dirname "$0")/parts.sh"
+. "$(dirname "$0")/axes.sh"
 finish

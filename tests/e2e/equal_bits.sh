@@ -72,13 +72,39 @@ equal_bits_choices() {
     done
 }
 
+# Models in parts of both axes; the meshes that follow share these, too.
+both_axes_models() {
+    cat <<TABLE
+both|tests/models/tiny_llama.lua|parts={tensor=2,context=2} model.heads=8 model.kv_heads=4 model.head_dim=6 model.ffn=52 seq=18 documents={end_id=10}|2
+both_bf16|tests/models/tiny_llama.lua|parts={tensor=4,context=2} model.heads=16 model.kv_heads=8 model.head_dim=4 model.ffn=52 seq=20 model.tied=true model.qkv_bias=true dtypes.param="bf16"|2
+both_f64|tests/models/tiny_llama.lua|parts={tensor=2,context=2} seq=22 model.heads=4 model.kv_heads=2 model.ffn=52 model.qk_norm=true model.window=5 dtypes.param="f64"|2
+both_gpt2|tests/models/tiny_gpt2.lua|parts={tensor=2,context=2} model.heads=4 model.dim=40 seq=18 loss.mask=true|2
+both_gpt2_bf16|tests/models/tiny_gpt2.lua|parts={tensor=2,context=4} model.heads=8 model.dim=48 seq=20 dtypes.param="bf16"|2
+both_gpt2_f64|tests/models/tiny_gpt2.lua|parts={tensor=4,context=2} model.heads=8 model.dim=48 seq=20 model.tied=false dtypes.param="f64"|2
+TABLE
+}
+
+# both_axes_choices SETS: on up to 8 ranks, at least two of which share the parts.
+both_axes_choices() {
+    local copies shards choices t c tensor=${1#*tensor=} context=${1#*context=}
+    while read -r copies shards choices; do
+        for t in 1 2 4; do
+            for c in 1 2 4; do
+                [ $t -le "${tensor%%,*}" ] && [ $c -le "${context%%\}*}" ] && [ $((t * c)) -gt 1 ] &&
+                    [ $((copies * shards * t * c)) -le 8 ] &&
+                    echo "$copies $shards $choices tensor=$t,context=$c"
+            done
+        done
+    done < <(equal_bits_choices)
+}
+
 # equal_bits_one NAME MODEL SETS STEPS REFERENCE COPIES SHARDS STRATEGY WRAP PREFETCH
-# RESHARD ACCUMULATE
+# RESHARD ACCUMULATE [PARTS]
 equal_bits_one() {
     local name=$1 model=$2 sets=$3 steps=$4 reference=$5 dir=$WORK/bits threads what set
     local recomputes=(none block 'every(2)' cheap
                       'ops{"linear","swiglu","gelu","attention","layernorm"}' auto) recompute
-    local flags=(--set "mesh={replicate=$6,shard=$7}" --set "strategy=$8" --set "wrap=$9"
+    local flags=(--set "mesh={replicate=$6,shard=$7${13:+,${13}}}" --set "strategy=$8" --set "wrap=$9"
                  --set "prefetch=${10}" --set "reshard_after_forward=${11}"
                  --set "accumulate=${12}")
     for set in $sets; do flags+=(--set "$set"); done
@@ -88,7 +114,7 @@ equal_bits_one() {
     [ "$recompute" = auto ] && flags+=(--set 'target=cpu{memory="1GiB"}')
     random 8
     threads=$((random_value + 1))
-    what="$name: $6 x $7 ranks, $8, wrap $9, prefetch ${10}, reshard ${11}, ${12}, \
+    what="$name: $6 x $7 ranks${13:+, ${13}}, $8, wrap $9, prefetch ${10}, reshard ${11}, ${12}, \
 recompute $recompute, $threads threads"
     rm -rf "$dir" "$dir".*
     if ! generate "$dir" "$ROOT/$model" "${flags[@]}" || ! build_trainer "$dir" ||
@@ -104,15 +130,17 @@ recompute $recompute, $threads threads"
     fi
 }
 
-# equal_bits EACH: so many choices of each model, all of them if EACH is 0; without FULL of every
-# other model, as SEED chooses.
+# equal_bits EACH MODELS CHOICES: so many choices of each model, all of them if EACH is 0; without FULL
+# of every other model, as SEED chooses.
 equal_bits() {
-    local each=$1 name model sets steps reference set line count i flags number=0
-    mapfile -t choices < <(equal_bits_choices)
-    count=${#choices[@]}
+    local each=$1 name model sets steps reference set line count i flags number=0 data=$data text=$data choices
     while IFS='|' read -r name model sets steps; do
         number=$((number + 1))
         [ "$FULL" = 1 ] || [ $(((number + SEED) % 2)) = 0 ] || continue
+        mapfile -t choices < <("$3" "$sets")
+        count=${#choices[@]}
+        data=$text
+        case $sets in *loss.mask*) data=$WORK/masked.txt; masked_text "$data" ;; esac
         reference=$WORK/reference_$name
         flags=()
         for set in $sets; do flags+=(--set "$set"); done
@@ -135,7 +163,7 @@ equal_bits() {
             # shellcheck disable=SC2086 # the fields of the line are arguments
             equal_bits_one "$name" "$model" "$sets" "$steps" "$reference" $line
         done
-    done < <(equal_bits_models)
+    done < <("$2")
 }
 
 # Products whose K libraries split among threads (768 x 768 x 8192 as a weight's gradient,

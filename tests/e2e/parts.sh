@@ -3,11 +3,15 @@
 # micro-batches: what parts make of a gradient is added to that of the micro-batches before, whether it
 # is a sum, all of their pieces, or a piece of a whole one.
 
-parts_gradients() { # NAME AXIS MODEL ARGS...
-    local name=$1 axis=$2 model=$3 dir=$WORK/$1_$2 n
+parts_gradients() { # NAME AXIS MODEL ARGS...: of four parts, along `both` two times two
+    local name=$1 axis=$2 model=$3 dir=$WORK/$1_$2 n parts
     shift 3
     for n in 1 4; do
-        if ! generate "$dir.$n" "$model" --set model.vocab=257 --set parts.$axis=$n --set micro_batch=1 \
+        case $axis in
+        both) parts="parts={tensor=$((n > 1 ? 2 : 1)),context=$((n > 1 ? 2 : 1))}" ;;
+        *) parts=parts.$axis=$n ;;
+        esac
+        if ! generate "$dir.$n" "$model" --set model.vocab=257 --set "$parts" --set micro_batch=1 \
             --set seq=16 --set global_batch=4 --set leaves=1 "$@" --set 'dtypes={param="f64"}' ||
            ! build_trainer "$dir.$n" ||
            ! train "$dir.$n" "$data" 1 --threads 1 --debug-gradients "$dir.$n.gradients"; then
@@ -33,4 +37,9 @@ parts_suite() {
     turn 0 2 parts_gradients gpt2 context "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
     turn 1 2 parts_gradients llama context "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 \
         --set model.kv_heads=4 --set model.window=5 --set documents.end_id=10
+    # pieces of pieces
+    turn 1 2 parts_gradients gpt2 both "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
+    turn 0 2 parts_gradients llama both "$ROOT/tests/models/tiny_llama.lua" --set model.heads=8 \
+        --set model.kv_heads=4 --set model.head_dim=6 --set model.ffn=52 --set model.qkv_bias=true \
+        --set model.window=5 --set documents.end_id=10
 }

@@ -30,11 +30,15 @@ data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
 equal_bits_suite() {
     if [ "$FULL" = 1 ]; then
         equal_bits_products "1 2 3 4 5 6 7 8"
-        equal_bits 25 # of each model; tests/matrix has every pair of choices
+        equal_bits 25 equal_bits_models equal_bits_choices # of each model; tests/matrix has every pair of choices
     else
         equal_bits_products
-        equal_bits 2
+        equal_bits 2 equal_bits_models equal_bits_choices
     fi
+}
+
+both_axes_suite() {
+    equal_bits $([ "$FULL" = 1 ] && echo 25 || echo 1) both_axes_models both_axes_choices
 }
 
 part calibrate calibrate
@@ -69,5 +73,6 @@ part fine_tuning turn 0 2 fine_tuning
 part new_rows turn 1 2 new_rows
 part planted_numbers planted_numbers
 part parts parts_suite
+part both_axes both_axes_suite
 part equal_bits equal_bits_suite
 finish

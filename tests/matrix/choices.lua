@@ -21,6 +21,14 @@ local function context(replicate, shard, context)
     return { m[1] .. "c" .. context, m[2], m[3], "mesh.context=" .. context, with = sequence_parts }
 end
 
+local parts_of_both = { "model.heads=8", "model.kv_heads=4", "model.head_dim=6", "model.ffn=52", "seq=20",
+                        "parts.tensor=2", "parts.context=2" }
+local function both_axes(replicate, shard, tensor, context)
+    local m = mesh(replicate, shard)
+    return { m[1] .. "x" .. tensor .. "c" .. context, m[2], m[3], "mesh.tensor=" .. tensor,
+             "mesh.context=" .. context, with = parts_of_both }
+end
+
 local four, both = { "mesh.shard=4" }, { "mesh.replicate=2", "mesh.shard=2" }
 
 local factors = {
@@ -28,7 +36,9 @@ local factors = {
       mesh(1, 8), mesh(2, 4), mesh(4, 2), mesh(8, 1),
       tensor(1, 1, 2), tensor(1, 1, 4), tensor(1, 2, 2), tensor(2, 1, 2), tensor(2, 2, 2),
       tensor(1, 2, 4),
-      context(1, 1, 2), context(1, 2, 2), context(2, 1, 2), context(2, 2, 2) },
+      context(1, 1, 2), context(1, 2, 2), context(2, 1, 2), context(2, 2, 2),
+      both_axes(1, 1, 2, 2), both_axes(1, 2, 2, 2), both_axes(2, 1, 2, 2), both_axes(1, 2, 2, 1),
+      both_axes(1, 2, 1, 2) },
     { "strategy",
       { "full_shard", "strategy=full_shard" },
       { "shard_grad_op", "strategy=shard_grad_op", with = four },

@@ -64,12 +64,17 @@ llama_context|tiny_llama|builtin|parts.context=2 model.heads=8 model.kv_heads=2 
 |text|$sequence_parts
 gpt2_context|tiny_gpt2|$ISA_GEMM|parts.context=2 model.heads=4 model.dim=40 seq=18 loss.mask=true\
 |uneven|$sequence_parts
+llama_both|tiny_llama|builtin|parts.tensor=2 parts.context=2 model.heads=8 model.kv_heads=4 model.head_dim=6 \
+ model.ffn=52 model.vocab=259 seq=20 model.tied=true documents.end_id=10 dtypes.param="bf16"|text|$both_parts
+gpt2_both|tiny_gpt2|$ISA_GEMM|parts.tensor=2 parts.context=2 model.heads=4 model.dim=40 seq=20 loss.mask=true\
+|uneven|$both_parts
 TABLE
 }
 wraps="wrap=block,inside,name,root"
 data_ranks="mesh=1x1,1x2,2x1,1x4,2x2,4x1,1x8,2x4,4x2,8x1"
 parts="mesh=1x1,1x1x2,1x1x4,1x2x2,2x1x2,2x2x2,1x2x4;$wraps"
 sequence_parts="mesh=1x1,1x1c2,1x2c2,2x1c2,2x2c2;$wraps"
+both_parts="mesh=1x1,1x1x2c2,1x2x2c2,2x1x2c2,1x2x2c1,1x2x1c2;$wraps"
 placed="strategy=hybrid_shard;accumulate=sharded;$wraps"
 few="mesh=1x2,1x4,2x2,4x2;$wraps"
 

@@ -110,15 +110,18 @@ drawn() {
 part drawn drawn
 
 # Trainers in two parts have the figures of PyTorch, which computes whole: the random cases that two parts
-# divide. Without FULL=1 one along each axis, from a place on that SEED chooses.
-drawn_parts() { # AXIS
+# divide. Without FULL=1 one along each axis and one along both, from a place on that SEED chooses.
+drawn_parts() { # AXIS, or both
     local figures=$ROOT/tests/pytorch/drawn.json axis=$1 steps=5 i found=0 lines flags
     local name model sets dtypes ranks data dtype
     local watched=() quick=("CFLAGS=-O1 -march=$ISA_ARCH")
     mapfile -t lines < <(cases)
     for ((i = 0; i < ${#lines[@]}; i++)); do
         IFS='|' read -r name model sets dtypes ranks data <<<"${lines[(SEED * 7 + i) % ${#lines[@]}]}"
-        sets="$sets, \"parts.$axis=2\""
+        case $axis in
+        both) sets="$sets, \"parts={tensor=2,context=2}\"" ;;
+        *) sets="$sets, \"parts.$axis=2\"" ;;
+        esac
         dtypes=$(printf '%s' "$dtypes" | tr -d '",')
         flags_of "$sets" "${dtypes%% *}" "$ranks"
         "$FSDPGEN" check "$ROOT/tests/models/$model.lua" "${flags[@]}" >/dev/null 2>&1 || continue
@@ -133,6 +136,7 @@ drawn_parts() { # AXIS
 }
 part drawn_context drawn_parts context
 part drawn_tensor drawn_parts tensor
+part drawn_both drawn_parts both
 
 number=0
 while IFS='|' read -r name model sets dtypes ranks data; do

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh. Parts of both axes: whichever ranks share them, checkpoints have the same bytes, those
+# of moments too, and each goes on from what the others wrote, also where one of them was killed.
+
+axes_sets=(parts.tensor=2 parts.context=2 model.heads=8 model.kv_heads=4 model.head_dim=6 model.ffn=52
+    model.vocab=259 seq=18 model.tied=true model.qkv_bias=true 'dtypes.param="bf16"')
+
+# axes_trainers: of one to eight ranks, which share either axis, both or none
+axes_trainers() {
+    make_trainer axes1 "$llama" "${axes_sets[@]}" &&
+        make_trainer axes4 "$llama" "${axes_sets[@]}" mesh.tensor=2 mesh.context=2 &&
+        make_trainer axes_context "$llama" "${axes_sets[@]}" mesh.context=2 mesh.shard=2 recompute=block &&
+        make_trainer axes_tensor "$llama" "${axes_sets[@]}" mesh.tensor=2 mesh.shard=2 wrap=root_only &&
+        make_trainer axes8 "$llama" "${axes_sets[@]}" mesh.tensor=2 mesh.context=2 mesh.shard=2
+}
+
+# A rank of four is killed in the middle of a run; others go on from what it left.
+axes_killed() { # CHECKPOINTS
+    local ck=$1 job victims last steps
+    rm -rf "$ck"
+    "$WORK/axes4/trainer" --data "$data" --steps 100000 --threads 1 --checkpoint "$ck" --checkpoint-every 1 \
+        >"$WORK/axes4.out" 2>"$WORK/axes4.err" &
+    job=$!
+    for _ in $(seq 3000); do
+        [ "$(ls "$ck" 2>/dev/null | grep -c '^step-[0-9]*$')" -lt 2 ] || break
+        kill -0 $job 2>/dev/null || break
+        sleep 0.02
+    done
+    victims=("$job" $(pgrep -P "$job"))
+    check 'axes: four ranks run' test ${#victims[@]} -ge 4
+    random ${#victims[@]}
+    kill -9 "${victims[random_value]}"
+    wait "$job" 2>/dev/null
+    last=$(ls "$ck" | grep '^step-[0-9]*$' | sort | tail -n 1)
+    steps=$((10#${last#step-} + 3))
+    run axes1 $steps && cp "$WORK/axes1.out" "$WORK/axes.long" &&
+        run axes_context $((steps - 2)) --checkpoint "$ck" --resume &&
+        run axes1 $((steps - 1)) --checkpoint "$ck" --resume && run axes8 $steps --checkpoint "$ck" --resume ||
+        { bad 'axes: others go on where a rank was killed' "$WORK/axes8.err"; return; }
+    parts_weights 'a rank of four is killed, and others end with the bits of a whole run' axes8.out axes.long
+}
+
+# What a rank holds of both axes' pieces, inner ones taken for outer ones: other weights.
+axes_swapped() {
+    local dir=$WORK/swapped
+    mkdir "$dir" && cp -r "$ROOT/runtime/." "$dir" &&
+        sed -i 's|along % outer_ranks \*|along / outer_ranks *|; s|+ along / outer_ranks \*|+ along % outer_ranks *|' \
+            "$dir/state/rt_map.c" && ! cmp -s "$dir/state/rt_map.c" "$ROOT/runtime/state/rt_map.c" &&
+        generate "$WORK/axes_swapped" "$llama" "${axes_sets[@]/#/--set=}" --set=mesh.tensor=2 --set=mesh.context=2 &&
+        build_trainer "$WORK/axes_swapped" -j2 GEMM=builtin CFLAGS="$flags" RUNTIME="$dir" ||
+        { bad 'axes: the fault is built' "$WORK/axes_swapped.log"; return; }
+    run axes_swapped 2 && run axes1 2 ||
+        { bad 'axes: the fault runs' "$WORK/axes_swapped.err"; return; }
+    check 'axes: inner pieces taken for outer ones are seen' \
+        test "$(grep '^weights ' "$WORK/axes_swapped.out")" != "$(grep '^weights ' "$WORK/axes1.out")"
+}
+
+parts_of_both_axes() {
+    local ck=$WORK/axes.ck name at=0
+    axes_trainers || return
+    rm -rf "$ck" "$ck"1 "$ck"2
+    run axes1 8 --checkpoint "$ck"1 --debug-gradients "$WORK/axes1.gradients" ||
+        { bad 'axes: a run' "$WORK/axes1.err"; return; }
+    cp "$WORK/axes1.out" "$WORK/axes.whole"
+    for name in axes4 axes_context axes_tensor axes8; do
+        at=$((at + 2))
+        run $name $at --checkpoint "$ck" $([ $at = 2 ] || echo --resume) ||
+            { bad "axes: $name goes on" "$WORK/$name.err"; return; }
+    done
+    parts_weights 'four meshes in turn end with the bits of one rank' axes8.out axes.whole
+    check 'axes: and write the same files, of moments too' \
+        test "$(files_of "$ck/step-00000008")" = "$(files_of "$ck"1/step-00000008)"
+    for name in axes4 axes_context axes_tensor axes8; do
+        rm -rf "$ck"2
+        run $name 1 --debug-gradients "$WORK/$name.gradients"
+        check "axes: $name has the gradients of one rank" \
+            gradients_equal "$WORK/axes1.gradients" "$WORK/$name.gradients"
+    done
+    axes_say "$ck"
+    turn 0 2 axes_killed "$ck"2
+    turn 1 2 axes_swapped
+}
+
+axes_say() { # CHECKPOINTS
+    local name
+    : >"$WORK/axes.said"
+    for name in axes1 axes4 axes_context axes_tensor; do
+        reads "axes: $name evaluates" 0 '"tokens": [1-9]' \
+            $name eval --checkpoint "$1" --data "$data" --threads 1 --json
+        json_of loss_hex >>"$WORK/axes.said"
+        timeout 60 "$WORK/$name/trainer" sample --checkpoint "$1" --prompt '84 104 101 32' --tokens 12 --seed 3 \
+            --threads 1 >"$WORK/$name.out" 2>"$WORK/$name.err" || bad "axes: $name samples" "$WORK/$name.err"
+        md5sum <"$WORK/$name.out" >>"$WORK/axes.said"
+    done
+    check 'axes: and say the same of text, and to a prompt' \
+        test "$(sort "$WORK/axes.said" | uniq -c | awk '$1 == 4' | wc -l)" = 2
+}
+part axes parts_of_both_axes
