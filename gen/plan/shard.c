@@ -323,8 +323,8 @@ static void place_boxes_of(Gen *g, Param *p)
     const Model *m = &g->model;
     const PartState *mark = p->decl->mark;
     p->boxes = p->inner_boxes = 1;
-    for (int a = N_PARTS_AXES - 1; a >= 0;
-         a--) { /* tensor last: its sections are whole */
+    /* tensor last: its sections are whole */
+    for (int a = N_PARTS_AXES - 1; a >= 0; a--) {
         if (mark[a].kind != PART_CUT)
             continue;
         p->axes |= parts_group(m, a);

@@ -82,7 +82,7 @@ optimizer_names() { # ROOT
 # and the axes of a mesh that would are "not available yet" (tests/load).
 keyed_parameters() { # ROOT: what sets a key, but the copy of a segment's from its parameters
     grep -rnE '(->|\.)(axes|cut_dim) = |decl->dtype = |ClassParam [a-z]+ = \{' "$1/gen" --include='*.c' |
-        grep -vE 'plan/shard\.c:[0-9]+:    s->axes = like->axes;|ops/ops\.c:[0-9]+:    info->axes = |plan/shard\.c:[0-9]+:        p->(axes|cut_dim) = (parts_group\(&g->model\)|mark->dim);|\{\.dtype = b->g->model\.param_dtype\};'
+        grep -vE 'plan/shard\.c:[0-9]+:    s->axes = like->axes;|ops/ops\.c:[0-9]+:    info->axes = |plan/shard\.c:[0-9]+:        p->cut_dim = mark\[a\]\.dim;|\{\.dtype = b->g->model\.param_dtype\};'
     true
 }
 
