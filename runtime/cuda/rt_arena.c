@@ -135,7 +135,7 @@ bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
     rt_norm_open(rt);
     rt_stage_open(rt);
     rt_comm_open(rt);
-    if (t->parts > 1)
+    if (t->tensor_parts > 1 || t->context_parts > 1)
         rt_parts_open(rt);
     rt_gpu_measure(RT_OUT_NCCL); /* pinned memory, events; NCCL itself in rt_comm_begin */
     return true;

@@ -10,6 +10,7 @@ ends_at=0
 ends_start() {
     local t=$WORK/fault$1 steps=$2
     shift 2
+    : >"$WORK/ends.out" # has steps of an earlier run until this one begins
     setsid env --default-signal "$t/trainer" --data "$data" --threads 1 --weights-hash \
         --checkpoint "$ends" --steps "$steps" --log "$WORK/ends.jsonl" "$@" \
         >"$WORK/ends.out" 2>"$WORK/ends.err" &
@@ -91,6 +92,7 @@ random_signals() { # COUNT RANKS...
 joined_signals() {
     local rank pids=() codes=
     rm -rf "$ends" "$WORK/ends.jsonl"
+    : >"$WORK/ends.out"
     for rank in 1 0; do
         env --default-signal RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 \
             MASTER_ADDR=localhost MASTER_PORT=29501 TORCHELASTIC_RUN_ID="ends-$$" \
@@ -150,7 +152,7 @@ early() {
     run fault1 2 --checkpoint "$ends" --log "$WORK/ends.jsonl"
     IO_DIR=$ends IO_AT=0 IO_ACT=stop LD_PRELOAD=$io ends_start 1 1000000 --resume
     local rank
-    for _ in $(seq 200); do
+    for _ in $(seq 500); do
         rank=$(pgrep -P "$job")
         [ -n "$rank" ] && [ "$(sed -n 's/^State:[ \t]*\(.\).*/\1/p' "/proc/$rank/status")" = T ] && break
         sleep 0.02

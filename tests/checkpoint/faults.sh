@@ -344,12 +344,22 @@ damages() {
 
 # ---- kills and signals -----------------------------------------------------------------------------
 
-# long_run NAME STEPS: in the background; $job, $jobs_out
+# long_run NAME STEPS: in the background; $job
 long_run() {
+    : >"$WORK/long.out" # has steps of an earlier run until this one begins
     env --default-signal=INT "$WORK/$1/trainer" --data "$data" --threads 1 --weights-hash \
         --checkpoint "$fck" --checkpoint-every 1 --keep 2 --resume --steps "$2" \
         --log "$WORK/long.jsonl" >"$WORK/long.out" 2>"$WORK/long.err" &
     job=$!
+}
+
+# It has computed a step.
+long_stepped() {
+    local i
+    for ((i = 0; i < 500; i++)); do # at most 10 s
+        grep -q '^step ' "$WORK/long.out" && return
+        sleep 0.02
+    done
 }
 
 kills() {
@@ -388,7 +398,7 @@ signals() {
     fault_begin
     rm -f "$WORK/long.jsonl"
     long_run fault2 5000
-    sleep 0.6
+    long_stepped
     kill -TERM "$job"
     wait "$job"
     code=$?
@@ -397,7 +407,7 @@ signals() {
         'stopped after step [0-9]*, which is saved; run it again with --resume' "$WORK/long.err"
     check 'no hash of weights that are not the last' test -z "$(grep '^weights' "$WORK/long.out")"
     long_run fault4 5000
-    sleep 0.6
+    long_stepped
     kill -INT "$(pgrep -P "$job" | tail -n 1)"
     wait "$job"
     code=$?

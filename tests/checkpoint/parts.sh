@@ -20,6 +20,7 @@ parts_weights() { # NAME OUTPUT OUTPUT: of two runs
 # Four ranks get a signal after a step; one rank goes on.
 parts_stopped() { # CHECKPOINTS
     local ck=$1 job last steps i
+    : >"$WORK/parts4.out" # has steps of an earlier run until this one begins
     "$WORK/parts4/trainer" --data "$data" --steps 100000 --threads 1 --checkpoint "$ck" \
         >"$WORK/parts4.out" 2>"$WORK/parts4.err" &
     job=$!

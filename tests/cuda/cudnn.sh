@@ -43,6 +43,17 @@ cudnn_refuses() {
     check "$1: attention by cuDNN is refused" test $? = 1 -a -n "$(grep -F "$3" "$WORK/log")"
 }
 
+# cudnn_leaves NAME FILE WORDS: with "auto" the generated kernels run all attention, and a note says why
+cudnn_leaves() {
+    local dir=$WORK/cudnn_$1
+    "$FSDPGEN" "$2" -o "$dir" --target cuda --set target.gpu=h200 --set recompute=block \
+        --set target.attention=auto >"$WORK/log" 2>&1
+    check "$1: \"auto\" leaves attention to the generated kernels" test $? = 0 -a \
+        -n "$(grep -F 'a generated kernel runs attention, because cuDNN cannot: ' "$WORK/log" | grep -F "$3")" -a \
+        -s "$dir/kernels.c" -a -z "$(grep RtAttention "$dir/kernels.c")"
+    rm -rf "$dir"
+}
+
 # cudnn_plans NAME FILE [ARGS...]
 cudnn_plans() {
     local name=$1 file=$2 dir=$WORK/cudnn_$1
@@ -90,6 +101,10 @@ cudnn() {
         demo) cudnn_refuses "$name" "$file" "cuDNN has none of f32" ;;
         llama8b_sft) cudnn_refuses "$name" "$file" "does not support documents" ;;
         gemma2_2b) cudnn_refuses "$name" "$file" "does not support softcap" ;;
+        llama8b_128k)
+            cudnn_refuses "$name" "$file" "128.00 GiB for 4 heads over 131072 tokens"
+            cudnn_leaves "$name" "$file" "128.00 GiB for 4 heads"
+            ;;
         gemma3_*) cudnn_refuses "$name" "$file" "heads are 256 wide" ;;
         *) [ $((number++ % each)) = $((SEED % each)) ] && cudnn_plans "$name" "$file" ;;
         esac

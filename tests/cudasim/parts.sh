@@ -4,9 +4,15 @@
 # graphs or call by call, also what an evaluation gives and a sample. The gradients are the CPU's, of all kinds of meets. Faults must be told. FULL=1: all of it;
 # else a sample by SEED.
 
-# along: the axis of the parts, tensor and context in turn
-along=$([ $((SEED / 2 % 2)) = 0 ] && echo tensor || echo context)
-in_parts=(--set parts.$along=4 --set model.vocab=259 --set model.heads=4 --set seq=8)
+# The axis of the parts: tensor, context and both in turn. of_parts: 4 parts; four, two: the ranks that share
+# them, in two rows. On two ranks along one of both axes, each has two parts that meet side by side.
+case $((SEED / 27 % 3)) in
+0) of_parts=parts.tensor=4 four=mesh.tensor=4 two=mesh.tensor=2 ;;
+1) of_parts=parts.context=4 four=mesh.context=4 two=mesh.context=2 ;;
+2) of_parts="parts={tensor=2,context=2}" four="mesh.tensor=2 mesh.context=2"
+   two=$([ $((SEED / 81 % 2)) = 0 ] && echo mesh.tensor=2 || echo mesh.context=2) ;;
+esac
+in_parts=(--set "$of_parts" --set model.vocab=259 --set model.heads=4 --set seq=8)
 parts=("${in_parts[@]}" --set model.kv_heads=4 --set model.ffn=52)
 
 shared_parts() {
@@ -14,15 +20,15 @@ shared_parts() {
     CUDASIM_UNCHECKED=1 reference parts tiny_llama 1e-4 "${parts[@]}" || return
     while read -r sets; do
         flags=()
-        for set in ${sets//mesh.parts/mesh.$along}; do flags+=(--set "$set"); done
+        for set in $sets; do flags+=(--set "$set"); done
         if [ "$FULL" = 1 ] || [ $number = $((SEED / 3 % 3)) ]; then
             row parts tiny_llama $((FULL)) "${parts[@]}" "${flags[@]}"
         fi
         number=$((number + 1))
-    done <<'TABLE'
-mesh.parts=4
-mesh.parts=2 mesh.replicate=2 accumulate=unsharded wrap=root_only
-mesh.parts=2 mesh.shard=2 recompute=block prefetch=2
+    done <<TABLE
+$four
+$two mesh.replicate=2 accumulate=unsharded wrap=root_only
+$two mesh.shard=2 recompute=block prefetch=2
 TABLE
     parts_shared
     if [ "$FULL" = 1 ] || [ $((SEED / 3 % 2)) = 0 ]; then
@@ -36,7 +42,7 @@ TABLE
 # Two ranks share the parts, every access checked.
 parts_shared() {
     local dir=$WORK/parts one=$WORK/reference_parts held=$WORK/parts_held.txt what which
-    if ! trainer "$dir" tiny_llama cuda "${parts[@]}" --set mesh.$along=2 || ! build_cuda "$dir" ||
+    if ! trainer "$dir" tiny_llama cuda "${parts[@]}" --set $two || ! build_cuda "$dir" ||
        ! run_cuda "$dir" FLAGS="--stats $dir.stats"; then
         bad "parts: two ranks share them: does not run" "$dir.log"
         return
@@ -70,7 +76,11 @@ parts_faults() { # DIR
         fault "$what" "no event makes it wait" "$dir"
     what="a piece from where the sender's own begins"
     parts_fault_turn 1 &&
-        parts_faulty "$dir" "$what" cuda/rt_parts.c 's/p->from\[i\] + peer \* piece/p->from[i] + p->first \/ p->here * piece/' &&
+        parts_faulty "$dir" "$what" cuda/rt_parts.c 's/p->from\[i\] + peer \* piece/p->from[i] + along->first \/ along->here * piece/' &&
+        other "$what" "$dir"
+    what="a part that meets what another lane received"
+    [[ $of_parts = *{* ]] &&
+        parts_faulty "$dir" "$what" cuda/rt_parts.c 's/(lane \/ along->lane_step \* (along->all - along->here) + place)/place/' &&
         other "$what" "$dir"
     what="targets and losses that both ranks count"
     parts_fault_turn 2 &&

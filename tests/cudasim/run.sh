@@ -168,6 +168,7 @@ fault() {
 # the place that its device came to, or that it logs what the device has done.
 stopped() {
     local dir=$1 job rank
+    : >"$dir.out" # has steps of an earlier run until this one begins
     "$dir/trainer" --data "$data" --steps 100000 --threads 1 --deadline 5 >"$dir.out" 2>"$dir.err" &
     job=$!
     for _ in $(seq 600); do

@@ -9,6 +9,7 @@ signals() {
     local all=(TERM INT HUP USR1 USR2 XCPU ALRM)
     rm -rf "$ck" "$dir.jsonl"
     for ((i = 0; i < count; i++)); do
+        : >"$dir.out" # has steps of an earlier run until this one begins
         setsid env --default-signal "$dir/trainer" --data "$data" --steps 100000 --threads 1 \
             --checkpoint "$ck" --checkpoint-every 3 --log "$dir.jsonl" \
             $([ $i = 0 ] || echo --resume=must) >"$dir.out" 2>"$dir.err" &

@@ -29,6 +29,7 @@ milliseconds() { date +%s%3N; }
 
 # start_job: a long run in the background: $job its pid, $ranks the pids of its ranks.
 start_job() {
+    : >"$WORK/job.out" # has steps of an earlier job until this one begins
     # a shell has what it starts in the background ignore SIGINT
     env --default-signal=INT "$t" --data "$data" --steps 100000 --threads 1 "$@" \
         >"$WORK/job.out" 2>"$WORK/job.err" &

@@ -138,6 +138,16 @@ toy_faults() {
         "$toy" --data "$data" --log /dev/full
 }
 
+# toy_ranks PID: sets children to the 4 ranks of a launcher, which has begun them all
+toy_ranks() {
+    local i
+    for ((i = 0; i < 500; i++)); do # at most 10 s
+        mapfile -t children < <(pgrep -P "$1")
+        [ ${#children[@]} -eq 4 ] && return
+        sleep 0.02
+    done
+}
+
 # toy_kills NAME SIGNAL COUNT FLAGS...: at a random moment a random rank gets the signal; the job must
 # end within the limit, with one message that names the rank, and leave nobody behind.
 toy_kills() {
@@ -147,11 +157,11 @@ toy_kills() {
         "$WORK/$name" --data "$data" --steps 1000000 --quiet "$@" >/dev/null \
             2>"$WORK/kill.err" &
         pid=$!
+        toy_ranks "$pid"
         random 300
         sleep "0.$(printf %03d $((random_value + 20)))"
         random 4
         rank=$random_value
-        mapfile -t children < <(pgrep -P "$pid")
         begin=$(milliseconds)
         kill -"$signal" "${children[$rank]:-$pid}"
         wait "$pid" 2>/dev/null
@@ -189,14 +199,15 @@ toy_tells() {
 
 # Stopped and continued as a whole (Ctrl-Z, fg), a job goes on.
 toy_suspended() {
-    local pid code
+    local pid code children
     TOY_FAULT=none "$WORK/toy4" --data "$data" --steps 30000 --deadline 1 --quiet \
         >"$WORK/stop.out" 2>"$WORK/stop.err" &
     pid=$!
+    toy_ranks "$pid"
     sleep 0.5
-    kill -STOP "$pid" $(pgrep -P "$pid")
+    kill -STOP "$pid" "${children[@]}"
     sleep 2.5
-    kill -CONT $(pgrep -P "$pid") "$pid"
+    kill -CONT "${children[@]}" "$pid"
     sleep 1.5
     if ! kill -TERM "$pid" 2>/dev/null; then
         bad "a job that was suspended goes on" "$WORK/stop.err"
@@ -213,11 +224,12 @@ toy_suspended() {
 
 # What the caller has the job ignore, it ignores: nohup and a terminal that closes.
 toy_nohup() {
-    local pid rank code
+    local pid rank code children
     nohup "$WORK/toy4" --data "$data" --steps 1000000 --quiet >"$WORK/nohup.out" 2>&1 &
     pid=$!
+    toy_ranks "$pid"
     sleep 0.5
-    kill -HUP "$pid" $(pgrep -P "$pid")
+    kill -HUP "$pid" "${children[@]}"
     kill -INT "$pid" # ignored too: a background job of a script
     sleep 0.5
     rank=$(pgrep -P "$pid" | head -n 1)
@@ -286,7 +298,7 @@ toy_joined() {
     for rank in 0 2; do # a rank, then the process that watches it with its rank
         for what in rank watcher; do
             join_start torchrun 4 toy4 --steps 300000 --quiet
-            for i in $(seq 100); do
+            for i in $(seq 500); do
                 [ "$(pgrep -f "^$WORK/toy4 " | wc -l)" -eq 8 ] && break
                 sleep 0.02
             done

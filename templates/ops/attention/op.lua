@@ -72,6 +72,13 @@ return op {
         if n.head_dim % 8 ~= 0 or n.head_dim > 128 then
             return ("heads are %d wide, not a multiple of 8 up to 128"):format(n.head_dim)
         end
+        local group, pad = n.heads // n.kv_heads, (n.seq + 127) // 128 * 128
+        local gradients = 2 * group * pad * pad -- bytes, of the least slice that attention_bwd takes; both rules refuse it
+        if gradients > 8 << 30 then
+            return ("its backward stores the gradients of all scores, which grow with the square of the "
+                .. "sequence: %.2f GiB for %d heads over %d tokens, and the limit is 8 GiB"):format(
+                gradients / (1 << 30), group, n.seq)
+        end
     end,
     workspace_cudnn = function() return 1 << 20 end, -- what the library may need
     cost = "attention",
