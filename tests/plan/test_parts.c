@@ -3,7 +3,8 @@
  *
  *   test_parts FOLDER [choices] [seed]     FOLDER: where small_*.lua lie
  *
- * For each model in 2, 4 or 8 parts, of heads and features or of tokens as the seed says:
+ * For each model in 2, 4 or 8 parts, of heads and features, of tokens, or of both as the
+ * seed says:
  * the run on one rank with no bytes shared, then random choices outside the hash, with
  * the parts on 1 to 8 ranks, on up to 16 skewed ranks under random legal orders. All must
  * give the same bits, and the same numerics hash. Then faults: a checker names each, or
@@ -58,17 +59,20 @@ static const char *const meshes[][2] = {
     {"shard=4,", ",2"},
 };
 
-static Gen *open_case(const char *folder, const Case *c, const char *axis)
+/* In parts along tensor and context. */
+static Gen *open_case(const char *folder, const Case *c, int tensor, int context)
 {
     Gen *g = models_open(folder, c->model, c->sets);
-    models_set(g, gen_printf(g, "parts.%s=%d", axis, c->parts));
+    models_set(g, gen_printf(g, "parts={tensor=%d,context=%d}", tensor, context));
     return g;
 }
 
 static void test_case(const char *folder, const Case *c, int choices, uint64_t seed)
 {
-    const char *axis = seed & 1 ? "tensor" : "context";
-    Gen *plain = open_case(folder, c, axis);
+    const int kinds = (int)(seed % 3), half = (int)max_i64(2, c->parts / 2);
+    const int tensor = kinds == 0 ? c->parts : kinds == 1 ? 1 : 2;
+    const int context = kinds == 0 ? 1 : kinds == 1 ? c->parts : half;
+    Gen *plain = open_case(folder, c, tensor, context);
     Interpretation want;
     models_set(plain, "mesh={shard=1}");
     models_plan(plain, NULL);
@@ -81,15 +85,16 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
     models_check(plain->prog.count[VARIANT_EVAL] > 0, "%s: no evaluation", c->model);
     for (int k = 0; k < choices; k++) {
         uint64_t r = seed * 100 + (uint64_t)k;
-        Gen *g = open_case(folder, c, axis);
-        int ranks = 1 << models_pick(&r, 0, 3), kind, beside;
+        Gen *g = open_case(folder, c, tensor, context);
+        int along = 1 << models_pick(&r, 0, 3), across = 1 << models_pick(&r, 0, 2);
+        int kind;
         const char *text;
         Interpretation got;
-        ranks = k < 2 ? c->parts >> k : (int)min_i64(ranks, c->parts);
-        beside = ranks == 8 ? 4 : 6; /* up to 16 ranks */
-        kind = (int)models_pick(&r, 0, beside);
-        text =
-            gen_printf(g, "{%s%s=%d}%s", meshes[kind][0], axis, ranks, meshes[kind][1]);
+        along = k < 2 ? tensor >> (k && tensor > 1) : (int)min_i64(along, tensor);
+        across = k < 2 ? context >> (k && tensor == 1) : (int)min_i64(across, context);
+        kind = (int)models_pick(&r, 0, along * across == 8 ? 4 : 6); /* up to 16 ranks */
+        text = gen_printf(g, "{%stensor=%d,context=%d}%s", meshes[kind][0], along, across,
+                          meshes[kind][1]);
         text = models_choose(g, &r, text);
         models_plan(g, k & 1 ? &r : NULL);
         models_check(g->numerics_hash == plain->numerics_hash,
@@ -104,7 +109,7 @@ static const Case faulty = {"small_llama", 4, {LLAMA(4, 4, 2, 8, 4), NULL}};
 
 static Gen *open_faulty(const char *folder, const char *mesh)
 {
-    Gen *g = open_case(folder, &faulty, "tensor");
+    Gen *g = open_case(folder, &faulty, 4, 1);
     models_set(g, gen_printf(g, "mesh=%s", mesh));
     models_plan(g, NULL);
     return g;
@@ -117,10 +122,11 @@ static void damage_plans(const char *folder)
     test_parts_faults(open_faulty, folder, &want);
 }
 
-/* On a device, what other ranks' parts have does not fit its buffer. */
-static void damage_meeting(const char *folder)
+/* On a device, what other ranks' parts have does not fit its buffer. In 2 x 2 parts, a
+ * rank has two that meet side by side. */
+static void damage_meeting(const char *folder, int tensor, int context)
 {
-    Gen *g = open_case(folder, &faulty, "tensor");
+    Gen *g = open_case(folder, &faulty, tensor, context);
     const char *bad = NULL;
     models_set(g, "target=cuda{}");
     models_set(g, "mesh={tensor=2}");
@@ -146,7 +152,8 @@ int main(int argc, char **argv)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         test_case(argv[1], &cases[c], choices, seed + c);
     damage_plans(argv[1]);
-    damage_meeting(argv[1]);
+    damage_meeting(argv[1], 4, 1);
+    damage_meeting(argv[1], 2, 2);
     printf("%d passed, %d failed\n", models_passed, models_failed);
     return models_failed ? 1 : 0;
 }
