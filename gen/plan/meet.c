@@ -91,7 +91,7 @@ int64_t plan_span_met_bytes(const Gen *g, const Span *s, PartsAxis along)
 {
     int64_t bytes = 0;
 
-    for (int i = 0; i < s->n_nodes; i++)
+    for (int i = 0; g->in_parts && i < s->n_nodes; i++)
         if (s->nodes[i]->op->collective && s->nodes[i]->along == along)
             bytes += plan_met_bytes(g, s->nodes[i]);
     return bytes;

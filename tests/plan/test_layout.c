@@ -43,6 +43,20 @@ static void store_as_boxes(Gen *g, Param *p, uint64_t *r)
         p->sections.n = (int)pick(r, 0, 1);
 }
 
+/* Some of the boxes, as many as ranks along context have at least, are of parts along it.
+ */
+static void nest_boxes(const Mesh *m, Param *p, uint64_t *r)
+{
+    const RankBits context = p->axes & m->axis[AXIS_CONTEXT].bits;
+    const int64_t most = p->boxes / group_ranks(p->axes & ~context);
+
+    if (p->axes & ~(m->axis[AXIS_CONTEXT].bits | m->axis[AXIS_TENSOR].bits))
+        return;
+    p->inner_boxes = (int)group_ranks(context);
+    while (p->inner_boxes < most && pick(r, 0, 1))
+        p->inner_boxes *= 2;
+}
+
 /* Any axes that do not compute leaves of their own, along any dim they divide. */
 static void cut_params(Gen *g, uint64_t *r)
 {
@@ -58,6 +72,8 @@ static void cut_params(Gen *g, uint64_t *r)
             p->cut_dim = dim;
             if (pick(r, 0, 1))
                 store_as_boxes(g, p, r);
+            if (p->boxes > 1 && pick(r, 0, 2))
+                nest_boxes(m, p, r);
         }
     }
 }
@@ -101,6 +117,25 @@ static Found find_element(const Param *p, int64_t boxes, int64_t element)
     return f;
 }
 
+/* The ranks that hold a box, and which of theirs it is: those along tensor have some of
+ * the parts of features, and those along context some of the parts of tokens of each. */
+static void find_holder(const Walk *w, int64_t boxes, int64_t box, int *along,
+                        int64_t *mine)
+{
+    const Param *p = w->p;
+    const RankBits context = p->axes & w->g->model.mesh.axis[AXIS_CONTEXT].bits;
+    const int64_t ranks = group_ranks(p->axes), across = group_ranks(context);
+    const int64_t inner = p->inner_boxes, here = inner / across;
+    const int64_t outer = inner > 1 ? boxes / inner / (ranks / across) : 1;
+
+    *along = (int)(box / (boxes / ranks));
+    *mine = box % (boxes / ranks);
+    if (inner <= 1)
+        return;
+    *along = (int)(box % inner / here * (ranks / across) + box / inner / outer);
+    *mine = box / inner % outer * here + box % inner % here;
+}
+
 static void check_run(void *ctx, const Run *run)
 {
     Walk *w = ctx;
@@ -110,19 +145,21 @@ static void check_run(void *ctx, const Run *run)
     const int64_t box = (p->elems + p->sections.pad * row) / boxes;
     const int64_t grains = (box + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
     const Found first = find_element(p, boxes, run->element);
+    int along;
+    int64_t mine;
+    find_holder(w, boxes, first.box, &along, &mine);
     const int64_t order =
-        (first.box * (p->sections.n + 1) + first.section) * p->elems + run->element;
+        (mine * (p->sections.n + 1) + first.section) * p->elems + run->element;
 
     if (run->elems < 1 || order < w->next)
         w->bad = "a run is empty, or comes late";
     for (int64_t k = 0; k < run->elems && !w->bad; k++) {
         const Found at = find_element(p, boxes, run->element + k);
-        const int64_t mine = at.box % (boxes / ranks);
         const int64_t flat = p->offset_elems + mine * grains * GRAIN_ELEMS + at.held;
 
         if (!w->left[run->element + k])
             w->bad = "an element is there twice, or not in the box";
-        else if (at.box / (boxes / ranks) != w->at.along || at.box != first.box ||
+        else if (along != w->at.along || at.box != first.box ||
                  flat / w->s->shard_elems != w->at.part ||
                  flat % w->s->shard_elems != run->offset_elems + k)
             w->bad = "an element lies elsewhere";
