@@ -65,7 +65,7 @@ keys() {
         keyed vectors 1 1 4 && keyed both 2 1 2 || return
     check 'neutral keys are not printed' test -z "$(grep 'axes = \|cut_dim = \|BOXES' "$WORK/plain/tables.c")"
     check 'a cut has its axes' has_key cut '\.axes = 0x1 \|\.axes = 0x1,'
-    check 'and its dim' has_key cut '\.cut_dim = 1\|BOXES(4, 1)'
+    check 'and its dim' has_key cut '\.cut_dim = 1\|BOXES(4, 0, 1)'
     check 'a second dtype is a segment' has_key both 'RT_F32'
     for name in plain boxes; do
         rm -rf "$WORK/$name.ck"
