@@ -154,6 +154,19 @@ shipped() { # NAME: all of them with FULL=1, or of CI's choice
     fi
 }
 
+# both axes of parts: shipped sizes, or tiny ones
+drawn_axes() {
+    if [ "$FULL" = 1 ] || [ $((SEED / 2 % 2)) = 0 ]; then
+        model llama8b_axes "$ROOT/models/llama8b.lua" sm_90a --set 'parts={tensor=2,context=2}' \
+            --set 'mesh={tensor=2,context=2,shard=2}'
+    fi
+    if [ "$FULL" = 1 ] || [ $((SEED / 2 % 2)) = 1 ]; then
+        model tiny_axes "$ROOT/tests/models/tiny_llama.lua" sm_90a --set seq=16 --set 'parts={tensor=4,context=2}' \
+            --set model.heads=8 --set model.kv_heads=8 --set model.ffn=64 --set model.vocab=264 \
+            --set model.qkv_bias=true --set model.qk_norm_all=true
+    fi
+}
+
 part compilers compilers
 random ${#models[@]}
 chosen=$(basename "${models[random_value]}" .lua)
@@ -171,6 +184,7 @@ along=$([ $((SEED % 2)) = 0 ] && echo tensor || echo context)
 part tiny_parts:compilers with_nvcc model tiny_parts "$ROOT/tests/models/tiny_llama.lua" sm_90a --set seq=16 \
     --set parts.$along=8 --set model.heads=8 --set model.kv_heads=8 --set model.ffn=64 --set model.vocab=264 \
     --set model.qkv_bias=true --set model.qk_norm_all=true
+part both_axes:compilers with_nvcc drawn_axes
 part budgets:compilers with_nvcc budgets
 part cudnn:compilers with_nvcc cudnn
 [ "${OLDEST:-$FULL}" = 0 ] || part oldest:compilers with_nvcc oldest

@@ -5,15 +5,22 @@
 # else a sample by SEED.
 
 # The axis of the parts: tensor, context and both in turn. of_parts: 4 parts; four, two: the ranks that share
-# them, in two rows. On two ranks along one of both axes, each has two parts that meet side by side.
+# them, in two rows. On two ranks along one of both axes, each has two parts that meet side by side, or two times
+# two.
+heads=4
 case $((SEED / 27 % 3)) in
 0) of_parts=parts.tensor=4 four=mesh.tensor=4 two=mesh.tensor=2 ;;
 1) of_parts=parts.context=4 four=mesh.context=4 two=mesh.context=2 ;;
-2) of_parts="parts={tensor=2,context=2}" four="mesh.tensor=2 mesh.context=2"
-   two=$([ $((SEED / 81 % 2)) = 0 ] && echo mesh.tensor=2 || echo mesh.context=2) ;;
+2) four="mesh.tensor=2 mesh.context=2"
+   two=$([ $((SEED / 81 % 2)) = 0 ] && echo mesh.tensor=2 || echo mesh.context=2)
+   case $((SEED / 162 % 2))$two in
+   0*) of_parts="parts={tensor=2,context=2}" ;;
+   1mesh.tensor*) of_parts="parts={tensor=4,context=2}" heads=8 ;;
+   1*) of_parts="parts={tensor=2,context=4}" heads=8 ;;
+   esac ;;
 esac
-in_parts=(--set "$of_parts" --set model.vocab=259 --set model.heads=4 --set seq=8)
-parts=("${in_parts[@]}" --set model.kv_heads=4 --set model.ffn=52)
+in_parts=(--set "$of_parts" --set model.vocab=259 --set model.heads=$heads --set seq=8)
+parts=("${in_parts[@]}" --set model.kv_heads=$heads --set model.ffn=$((48 + heads)))
 
 shared_parts() {
     local number=0 sets set flags
@@ -82,6 +89,14 @@ parts_faults() { # DIR
     [[ $of_parts = *{* ]] &&
         parts_faulty "$dir" "$what" cuda/rt_parts.c 's/(lane \/ along->lane_step \* (along->all - along->here) + place)/place/' &&
         other "$what" "$dir"
+    what="a kernel that reads another lane's own parts"
+    [[ $of_parts = *{* ]] && parts_fault_turn 0 &&
+        parts_faulty "$dir" "$what" cuda/rt_parts.c 's/p->from\[lane + (q - along->first) \* /p->from[(q - along->first) * /' &&
+        other "$what" "$dir"
+    what="a kernel that writes another lane's results"
+    [[ $of_parts = *{* ]] && parts_fault_turn 1 &&
+        parts_faulty "$dir" "$what" cuda/rt_parts.c 's/&parts->to\[lane + /\&parts->to[/' &&
+        wrong "$what" "$dir"
     what="targets and losses that both ranks count"
     parts_fault_turn 2 &&
         parts_faulty "$dir" "$what" rt_private.h 's/& ~rt->trainer->data) == 0/\& 0) == 0/' &&

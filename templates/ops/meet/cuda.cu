@@ -61,7 +61,7 @@
 //@     return j .. " % " .. c[1].piece * by
 //@ end
 //@ local place = "at"
-//@ local rows = y.elems > y_cols
+//@ local rows = first or y.elems > y_cols -- of `first` a part may need one
 //@ if last then
 //@     place = take(last, rows and "col" or "at")
 //@     local row = "row"
