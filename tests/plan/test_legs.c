@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+PartsAxis fault_axis;
+
 static bool once(const Node *n)
 {
     return n->op->collective || !node_differs(n);
@@ -31,12 +33,17 @@ static bool damage_pair(Gen *g, PairTest *damage)
     return false;
 }
 
-/* What all parts have, in the scratch of its phase, of a's inputs; NULL: none. */
+static bool runs_along(const Node *n)
+{
+    return node_differs(n) >> fault_axis & 1;
+}
+
+/* What all parts along the axis have, in the scratch of its phase, of the inputs of a,
+ * which runs for each; NULL: none. */
 static Value *shared_input(Node *a)
 {
-    for (int k = 0; k < a->n_in; k++)
-        if (a->in[k]->part[PARTS_TENSOR].kind == PART_WHOLE &&
-            a->in[k]->loc == LOC_SCRATCH)
+    for (int k = 0; runs_along(a) && k < a->n_in; k++)
+        if (a->in[k]->part[fault_axis].kind == PART_WHOLE && a->in[k]->loc == LOC_SCRATCH)
             return a->in[k];
     return NULL;
 }
@@ -109,8 +116,8 @@ static bool plant_meet_in_place(Gen *g)
         for (int k = 0; k < g->classes.items[i]->nodes.count; k++) {
             Node *n = g->classes.items[i]->nodes.items[k];
 
-            if (n->op->collective && n->in[0]->loc == LOC_SCRATCH &&
-                n->out[0]->loc == LOC_SCRATCH) {
+            if (n->op->collective && n->along == fault_axis &&
+                n->in[0]->loc == LOC_SCRATCH && n->out[0]->loc == LOC_SCRATCH) {
                 n->out[0]->offset_bytes = n->in[0]->offset_bytes;
                 return true;
             }
@@ -125,7 +132,7 @@ static bool plant_one_leg(Gen *g)
         for (int k = 1; k < g->classes.items[i]->nodes.count; k++) {
             Node *const *n = &g->classes.items[i]->nodes.items[k];
 
-            if (n[0]->op->collective) {
+            if (n[0]->op->collective && n[0]->along == fault_axis) {
                 n[0]->leg = n[-1]->leg;
                 return true;
             }
@@ -140,9 +147,9 @@ static bool plant_made_by_each(Gen *g)
         for (int k = 0; k < g->classes.items[i]->nodes.count; k++) {
             Node *n = g->classes.items[i]->nodes.items[k];
 
-            if (n->n_out > 1 && n->out[0]->part[PARTS_TENSOR].kind != PART_WHOLE &&
-                n->out[1]->part[PARTS_TENSOR].kind != PART_WHOLE) {
-                n->out[1]->part[PARTS_TENSOR] = (PartState){0};
+            if (n->n_out > 1 && n->out[0]->part[fault_axis].kind != PART_WHOLE &&
+                n->out[1]->part[fault_axis].kind != PART_WHOLE) {
+                n->out[1]->part[fault_axis] = (PartState){0};
                 return true;
             }
         }
@@ -150,15 +157,16 @@ static bool plant_made_by_each(Gen *g)
 }
 
 const SplitFault legs_faults[] = {
-    {"what all parts read under a later result", plant_later, "for the next part", false},
+    {"what all parts read under a later result", plant_later, "for the next part",
+     IN_ALL},
     {"what all parts read under an earlier one", plant_earlier, "for the next part",
-     false},
+     ALONG_TENSOR},
     {"what all parts read under the reader's own", plant_in_place, "for the next part",
-     false},
+     IN_ALL},
     {"what all parts read under a workspace", plant_workspace, "its workspace over",
-     false},
-    {"a meet in place", plant_meet_in_place, "which other parts read", false},
-    {"a meet inside a loop over parts", plant_one_leg, "run together", false},
-    {"every part makes what all have", plant_made_by_each, "which all have", false},
+     IN_ALL},
+    {"a meet in place", plant_meet_in_place, "which other parts read", IN_ALL},
+    {"a meet inside a loop over parts", plant_one_leg, "run together", IN_ALL},
+    {"every part makes what all have", plant_made_by_each, "which all have", IN_ALL},
     {0},
 };

@@ -7,11 +7,13 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static int passed, failed;
 
 /* As it is after that pass. */
-static Gen *split_model(const char *folder, const char *name, const char *const *sets,
+static Gen *split_model(Gen *g, const char *input, const char *const *sets,
                         const char *last)
 {
     static const struct {
@@ -22,11 +24,9 @@ static Gen *split_model(const char *folder, const char *name, const char *const 
         {"graph", graph_build},     {"grad", grad_build},   {"split", split_graph},
         {"fuse", fuse_graph},       {"span", span_build},
     };
-    Gen *g = synth_new();
-
     g->opt.command = "check";
     g->opt.dump = "split";
-    g->opt.input = gen_printf(g, "%s/%s.lua", folder, name);
+    g->opt.input = input;
     for (; *sets; sets++)
         *gen_push(g, &g->opt.sets) = *sets;
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
@@ -54,17 +54,17 @@ static Node *find_node(Gen *g, NodeTest *test)
     return NULL;
 }
 
-/* The axis whose parts are damaged. */
-static PartsAxis axis_now;
+/* Is it made by a meet along the axis? */
+static bool is_met(const Value *v)
+{
+    return v->def && v->def->op->collective && v->def->along == fault_axis;
+}
 
 static bool reads_meet(const Node *n, PartKind from)
 {
-    for (int i = 0; !n->op->collective && i < n->n_in; i++) {
-        const Node *def = n->in[i]->def;
-
-        if (def && def->op->collective && def->in[0]->part[axis_now].kind == from)
+    for (int i = 0; !n->op->collective && i < n->n_in; i++)
+        if (is_met(n->in[i]) && n->in[i]->def->in[0]->part[fault_axis].kind == from)
             return true;
-    }
     return false;
 }
 
@@ -88,7 +88,7 @@ static bool adds_bias(const Node *n)
 static bool without_meet(Node *n)
 {
     for (int i = 0; n && i < n->n_in; i++)
-        if (n->in[i]->def && n->in[i]->def->op->collective)
+        if (is_met(n->in[i]))
             n->in[i] = n->in[i]->def->in[0];
     return n != NULL;
 }
@@ -109,7 +109,8 @@ static bool plant_early_bias(Gen *g)
 
     if (!without_meet(n))
         return false;
-    n->out[0]->part[axis_now] = n->in[0]->part[axis_now]; /* it is summed afterwards */
+    n->out[0]->part[fault_axis] =
+        n->in[0]->part[fault_axis]; /* it is summed afterwards */
     return true;
 }
 
@@ -126,23 +127,23 @@ static Value *find_value(Gen *g, bool (*test)(const Class *c, const Value *v))
 static bool norm_gradient(const Class *c, const Value *v)
 {
     for (int i = 0; i < c->nodes.count; i++)
-        if (c->nodes.items[i]->op->collective && c->nodes.items[i]->in[0] == v)
+        if (is_met(c->nodes.items[i]->out[0]) && c->nodes.items[i]->in[0] == v)
             return c->nodes.items[i]->out[0]->loc == LOC_GRAD &&
-                   c->nodes.items[i]->out[0]->part[axis_now].kind == PART_WHOLE;
+                   c->nodes.items[i]->out[0]->part[fault_axis].kind == PART_WHOLE;
     return false;
 }
 
 static bool packed_param(const Class *c, const Value *v)
 {
     (void)c;
-    return v->kind == VAL_PARAM && v->part[axis_now].kind == PART_CUT &&
-           v->part[axis_now].sections.n > 1;
+    return v->kind == VAL_PARAM && v->part[fault_axis].kind == PART_CUT &&
+           v->part[fault_axis].sections.n > 1;
 }
 
 static bool cut_gradient(const Class *c, const Value *v)
 {
     (void)c;
-    return v->loc == LOC_GRAD && v->part[axis_now].kind == PART_CUT && v->n_dims == 2;
+    return v->loc == LOC_GRAD && v->part[fault_axis].kind == PART_CUT && v->n_dims == 2;
 }
 
 static bool plant_norm_not_summed(Gen *g)
@@ -150,7 +151,7 @@ static bool plant_norm_not_summed(Gen *g)
     Value *v = find_value(g, norm_gradient);
 
     if (v)
-        v->part[axis_now].kind = PART_WHOLE;
+        v->part[fault_axis].kind = PART_WHOLE;
     return v != NULL;
 }
 
@@ -162,9 +163,9 @@ static bool plant_one_section(Gen *g)
     if (!v)
         return false;
     all = gen_alloc(g, sizeof *all);
-    for (int i = 0; i < v->part[axis_now].sections.n; i++)
-        *all += v->part[axis_now].sections.elems[i];
-    v->part[axis_now].sections = (Sections){1, all, 0};
+    for (int i = 0; i < v->part[fault_axis].sections.n; i++)
+        *all += v->part[fault_axis].sections.elems[i];
+    v->part[fault_axis].sections = (Sections){1, all, 0};
     return true;
 }
 
@@ -183,9 +184,9 @@ static bool plant_section_of_one(Gen *g)
         return false;
     elems = gen_alloc(g, 2 * sizeof *elems);
     elems[0] = 1;
-    elems[1] = p->dim[p->mark[axis_now].dim]; /* which parts divide */
-    p->dim[p->mark[axis_now].dim]--;
-    p->mark[axis_now].sections = v->part[axis_now].sections = (Sections){2, elems, 0};
+    elems[1] = p->dim[p->mark[fault_axis].dim]; /* which parts divide */
+    p->dim[p->mark[fault_axis].dim]--;
+    p->mark[fault_axis].sections = v->part[fault_axis].sections = (Sections){2, elems, 0};
     return true;
 }
 
@@ -194,7 +195,7 @@ static bool plant_other_box(Gen *g)
     Value *v = find_value(g, cut_gradient);
 
     if (v)
-        v->part[axis_now].dim = 1 - v->part[axis_now].dim;
+        v->part[fault_axis].dim = 1 - v->part[fault_axis].dim;
     return v != NULL;
 }
 
@@ -204,7 +205,7 @@ static bool plant_partial_loss(Gen *g)
         Class *c = g->classes.items[i];
 
         for (int k = 0; c->loss && k < c->values.count; k++) {
-            if (c->values.items[k]->part[axis_now].kind != PART_PARTIAL)
+            if (c->values.items[k]->part[fault_axis].kind != PART_PARTIAL)
                 continue;
             c->loss = c->values.items[k];
             return true;
@@ -217,9 +218,12 @@ static bool plant_other_boundary(Gen *g)
 {
     for (int i = 0; i < g->classes.count; i++) {
         Class *c = g->classes.items[i];
+        Value *v = c->n_outputs ? c->outputs[0] : NULL;
 
-        if (c->n_outputs && c->outputs[0]->def->op->collective) {
-            c->outputs[0] = c->outputs[0]->def->in[0];
+        while (v && v->def->op->collective && !is_met(v))
+            v = v->def->in[0];
+        if (v && is_met(v)) {
+            c->outputs[0] = v->def->in[0];
             return true;
         }
     }
@@ -228,7 +232,7 @@ static bool plant_other_boundary(Gen *g)
 
 static bool is_meet(const Node *n)
 {
-    return n->op->collective;
+    return is_met(n->out[0]);
 }
 
 static bool plant_other_meet(Gen *g)
@@ -253,7 +257,7 @@ static bool plant_other_parts(Gen *g)
 
 static bool reads_weights(const Node *n)
 {
-    const Node *def = n->op->collective ? n->in[0]->def : NULL;
+    const Node *def = is_meet(n) ? n->in[0]->def : NULL;
 
     return def && def->n_in == 1 && def->in[0]->kind == VAL_PARAM;
 }
@@ -321,7 +325,7 @@ static bool plant_all_numbers(Gen *g)
     Node *n = find_node(g, reads_part);
 
     if (n)
-        n->in[n->n_in - 1]->part[axis_now] = (PartState){0};
+        n->in[n->n_in - 1]->part[fault_axis] = (PartState){0};
     return n != NULL;
 }
 
@@ -338,7 +342,7 @@ static bool plant_own_loss(Gen *g)
 static bool is_padded(const Class *c, const Value *v)
 {
     (void)c;
-    return v->kind == VAL_NODE && v->part[axis_now].sections.pad;
+    return v->kind == VAL_NODE && v->part[fault_axis].sections.pad;
 }
 
 static bool plant_lost_padding(Gen *g)
@@ -346,7 +350,7 @@ static bool plant_lost_padding(Gen *g)
     Value *v = find_value(g, is_padded);
 
     if (v)
-        v->part[axis_now].sections.pad = 0;
+        v->part[fault_axis].sections.pad = 0;
     return v != NULL;
 }
 
@@ -356,9 +360,9 @@ static bool plant_more_padding(Gen *g)
         for (int k = 0; k < g->classes.items[i]->params.count; k++) {
             ClassParam *p = &g->classes.items[i]->params.items[k];
 
-            if (!p->mark[axis_now].sections.pad)
+            if (!p->mark[fault_axis].sections.pad)
                 continue;
-            p->mark[axis_now].sections.pad++;
+            p->mark[fault_axis].sections.pad++;
             return true;
         }
     return false;
@@ -376,14 +380,14 @@ static bool boxes_of(Gen *g, int64_t rows)
             Value *v = c->values.items[k];
             ClassParam *p = v->kind == VAL_PARAM ? &c->params.items[v->index] : NULL;
 
-            if (!p || !p->mark[axis_now].sections.pad)
+            if (!p || !p->mark[fault_axis].sections.pad)
                 continue;
             v->elems = v->elems / v->dim[0] * rows;
             v->dim[0] = rows;
-            p->mark[axis_now].sections.elems[0] = g->model.parts[axis_now] * rows;
-            p->mark[axis_now].sections.pad =
-                p->mark[axis_now].sections.elems[0] - p->dim[0];
-            v->part[axis_now] = p->mark[axis_now];
+            p->mark[fault_axis].sections.elems[0] = g->model.parts[fault_axis] * rows;
+            p->mark[fault_axis].sections.pad =
+                p->mark[fault_axis].sections.elems[0] - p->dim[0];
+            v->part[fault_axis] = p->mark[fault_axis];
             any = true;
         }
     }
@@ -406,97 +410,152 @@ static bool plant_empty_box(Gen *g)
 }
 
 static const SplitFault split_faults[] = {
-    {"a sum is missing", plant_no_sum, "before the parts are summed", false},
-    {"a gather is missing", plant_no_gather, "do not make up", false},
-    {"the bias before the sum", plant_early_bias, "before the parts are summed", true},
-    {"a norm's gradient is not summed", plant_norm_not_summed, "do not make up", false},
-    {"q, k and v cut as one", plant_one_section, "boxes", false},
-    {"a section that parts do not divide", plant_section_of_one, "boxes", false},
+    {"a sum is missing", plant_no_sum, "before the parts are summed", IN_ALL},
+    {"a gather is missing", plant_no_gather, "do not make up", IN_ALL},
+    {"the bias before the sum", plant_early_bias, "before the parts are summed", IN_GPT2},
+    {"a norm's gradient is not summed", plant_norm_not_summed, "do not make up", IN_ALL},
+    {"q, k and v cut as one", plant_one_section, "boxes", IN_ALL},
+    {"a section that parts do not divide", plant_section_of_one, "boxes", IN_ALL},
     {"a gradient on other ranks", plant_other_box, "on the ranks of its parameter",
-     false},
-    {"a loss that is partial", plant_partial_loss, "the loss is not summed", false},
-    {"blocks disagree", plant_other_boundary, "in other parts than", false},
-    {"a meet makes something else", plant_other_meet, "makes", false},
-    {"a meet of other parts", plant_other_parts, "of other parts", false},
-    {"every part has all heads", plant_all_heads, "do not make up", false},
-    {"every part has all rows", plant_no_part, "do not make up", false},
+     IN_ALL},
+    {"a loss that is partial", plant_partial_loss, "the loss is not summed", IN_ALL},
+    {"blocks disagree", plant_other_boundary, "in other parts than", IN_ALL},
+    {"a meet makes something else", plant_other_meet, "makes", IN_ALL},
+    {"a meet of other parts", plant_other_parts, "of other parts", IN_ALL},
+    {"every part has all heads", plant_all_heads, "do not make up", IN_ALL},
+    {"every part has all rows", plant_no_part, "do not make up", IN_ALL},
     {"logits' gradient without the part", plant_no_part_backward, "do not make up",
-     false},
-    {"a part has all numbers", plant_all_numbers, "parts take part as whole", false},
-    {"a loss of one part's numbers", plant_own_loss, "do not make up", false},
-    {"padding that is forgotten", plant_lost_padding, "do not make up", false},
-    {"more padding than rows need", plant_more_padding, "boxes", false},
-    {"boxes of rows that are slow", plant_slow_boxes, "boxes", false},
-    {"boxes of more eights than rows need", plant_large_boxes, "boxes", false},
-    {"a box of zeros alone", plant_empty_box, "boxes", false},
+     IN_ALL},
+    {"a part has all numbers", plant_all_numbers, "parts take part as whole", IN_ALL},
+    {"a loss of one part's numbers", plant_own_loss, "do not make up", IN_ALL},
+    {"padding that is forgotten", plant_lost_padding, "do not make up", IN_ALL},
+    {"more padding than rows need", plant_more_padding, "boxes", IN_ALL},
+    {"boxes of rows that are slow", plant_slow_boxes, "boxes", IN_ALL},
+    {"boxes of more eights than rows need", plant_large_boxes, "boxes", IN_ALL},
+    {"a box of zeros alone", plant_empty_box, "boxes", IN_ALL},
     {0},
 };
 
 /* Where parts have tokens. */
 static const SplitFault sequence_faults[] = {
-    {"a gather is missing", plant_no_gather, "do not make up", false},
-    {"a norm's gradient is not summed", plant_norm_not_summed, "do not make up", false},
+    {"a gather is missing", plant_no_gather, "do not make up", IN_ALL},
+    {"a norm's gradient is not summed", plant_norm_not_summed, "do not make up", IN_ALL},
     {"a gradient on other ranks", plant_other_box, "on the ranks of its parameter",
-     false},
-    {"a loss that is partial", plant_partial_loss, "the loss is not summed", false},
-    {"blocks disagree", plant_other_boundary, "in other parts than", true},
-    {"a meet makes something else", plant_other_meet, "makes", false},
-    {"a meet of other parts", plant_other_parts, "of other parts", false},
-    {"a meet without a copy", plant_met_weights, "reads weights of other ranks", false},
-    {"every part has all heads", plant_all_heads, "do not make up", false},
+     IN_ALL},
+    {"a loss that is partial", plant_partial_loss, "the loss is not summed", IN_ALL},
+    {"blocks disagree", plant_other_boundary, "in other parts than", IN_GPT2},
+    {"a meet makes something else", plant_other_meet, "makes", IN_ALL},
+    {"a meet of other parts", plant_other_parts, "of other parts", IN_ALL},
+    {"a meet without a copy", plant_met_weights, "reads weights of other ranks", IN_ALL},
+    {"every part has all heads", plant_all_heads, "do not make up", IN_ALL},
     {0},
 };
 
-/* A small model; axis: "parts.tensor=2". */
-static Gen *faulty_model(const char *folder, const char *axis, int family,
+/* A small model; parts: "tensor=2", or of both axes. */
+static Gen *faulty_model(const char *folder, const char *parts, int family,
                          const char *pass)
 {
     static const char *const names[] = {"small_llama", "small_gpt2"};
-    const char *llama[] = {NULL,
-                           "model.heads=4",
-                           "model.kv_heads=2",
-                           "model.head_dim=6",
-                           "model.ffn=12",
-                           "model.vocab=25", /* and 7 rows of padding */
-                           "seq=8",
-                           NULL};
-    const char *gpt2[] = {NULL,
-                          "model.dim=24",
-                          "model.heads=4",
-                          "model.vocab=25",
-                          "seq=8",
-                          "model.max_positions=8",
-                          NULL};
-    const char **sets = family ? gpt2 : llama;
+    const bool both = strchr(parts, ',');
+    Gen *g = synth_new();
+    const char *sets[2][9] = {
+        {NULL, both ? "model.heads=16" : "model.heads=4",
+         both ? "model.kv_heads=8" : "model.kv_heads=2",
+         both ? "model.head_dim=2" : "model.head_dim=6",
+         both ? "model.ffn=16" : "model.ffn=12", "model.vocab=25", /* and 7 of padding */
+         both ? "model.layers=1" : "model.layers=2", "seq=8", NULL},
+        {NULL, "model.dim=24", both ? "model.heads=8" : "model.heads=4", "model.vocab=25",
+         both ? "model.layers=1" : "model.layers=2", "seq=8", "model.max_positions=8",
+         NULL},
+    };
 
-    sets[0] = axis;
-    return split_model(folder, names[family], sets, pass);
+    sets[family][0] = gen_printf(g, "parts={%s}", parts);
+    return split_model(g, gen_printf(g, "%s/%s.lua", folder, names[family]), sets[family],
+                       pass);
 }
 
-static void try_faults(const char *folder, const SplitFault *fault, const char *axis,
-                       const char *pass, const char *(*verify)(Gen *g))
-{
-    axis_now = strstr(axis, "tensor") ? PARTS_TENSOR : PARTS_CONTEXT;
-    for (; fault->name; fault++)
-        for (int family = fault->gpt2; family < 2; family++) {
-            Gen *g = faulty_model(folder, axis, family, pass);
-            const char *bad = fault->plant(g) ? verify(g) : NULL;
-            bool found = bad && strstr(bad, fault->named);
+typedef const char *SplitVerify(Gen *g);
 
+/* Of two axes the other one's meets may show it first. */
+static bool is_named(const char *bad, const char *named, bool both)
+{
+    return bad && (strstr(bad, named) || (both && strstr(bad, "mixes the pieces")));
+}
+
+/* In a child, so that one model serves all faults. Prints what is wrong. */
+static bool try_fault(Gen *g, const SplitFault *fault, const char *parts,
+                      SplitVerify *verify)
+{
+    int status;
+    pid_t child;
+
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        const char *bad = fault->plant(g) ? verify(g) : NULL;
+        const bool found = is_named(bad, fault->named, strchr(parts, ','));
+
+        if (!found)
+            printf("FAIL test_split: %s, along %s: %s: %s\n", parts,
+                   axis_name(parts_mesh(fault_axis)), fault->name,
+                   bad ? bad : "not noticed");
+        fflush(stdout);
+        _exit(!found);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+static void try_faults(const char *folder, const SplitFault *fault, const char *parts,
+                       const char *pass, SplitVerify *verify)
+{
+    Gen *g[] = {faulty_model(folder, parts, 0, pass),
+                faulty_model(folder, parts, 1, pass)};
+
+    for (; fault->name; fault++)
+        for (int family = fault->place == IN_GPT2; family < 2; family++) {
+            bool found;
+
+            if (fault->place == ALONG_TENSOR && fault_axis != PARTS_TENSOR)
+                continue;
+            found = try_fault(g[family], fault, parts, verify);
             passed += found;
             failed += !found;
-            if (!found)
-                printf("FAIL test_split: %s: %s: %s\n", axis, fault->name,
-                       bad ? bad : "not noticed");
         }
+}
+
+/* Each of many small faults in the meets of both axes. */
+static void try_meets(const char *folder, const char *parts)
+{
+    for (int family = 0; family < 2; family++) {
+        Gen *g = faulty_model(folder, parts, family, "split");
+        int unseen = 0;
+        const int seen = split_meet_faults(g, &unseen);
+
+        passed += seen;
+        failed += unseen + (seen < 100);
+        if (seen < 100)
+            printf("FAIL test_split: %s: %d faults in meets\n", parts, seen);
+    }
 }
 
 int main(int argc, char **argv)
 {
+    static const char both[] = "tensor=4,context=2";
+
     gen_require(argc == 2, "usage: test_split FOLDER");
-    try_faults(argv[1], split_faults, "parts.tensor=2", "split", verify_split);
-    try_faults(argv[1], sequence_faults, "parts.context=2", "split", verify_split);
-    try_faults(argv[1], legs_faults, "parts.tensor=2", "span", verify_legs);
+    for (int axis = 0; axis < N_PARTS_AXES; axis++) {
+        const SplitFault *faults = axis == PARTS_TENSOR ? split_faults : sequence_faults;
+        const char *parts = axis == PARTS_TENSOR ? "tensor=2" : "context=2";
+
+        fault_axis = axis;
+        try_faults(argv[1], faults, parts, "split", verify_split);
+        try_faults(argv[1], faults, both, "split", verify_split);
+        try_faults(argv[1], both_faults, both, "split", verify_split);
+        try_faults(argv[1], legs_faults, parts, "span", verify_legs);
+        try_faults(argv[1], legs_faults, both, "span", verify_legs);
+        try_faults(argv[1], both_legs_faults, both, "span", verify_legs);
+    }
+    try_meets(argv[1], both);
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0;
 }

@@ -5,13 +5,23 @@
 
 #include "synth.h"
 
+/* Where a fault has a place. */
+typedef enum { IN_ALL, IN_GPT2 /* as has biases after sums */, ALONG_TENSOR } FaultPlace;
+
 typedef struct SplitFault {
-    const char *name;       /* NULL: the list ends */
-    bool (*plant)(Gen *g);  /* false: the model has no such place */
-    const char *named;      /* in what the checker says */
-    bool gpt2;              /* only that has biases after sums */
+    const char *name;      /* NULL: the list ends */
+    bool (*plant)(Gen *g); /* false: the model has no such place */
+    const char *named;     /* in what the checker says */
+    FaultPlace place;
 } SplitFault;
 
+extern PartsAxis fault_axis;           /* whose parts the next fault damages */
 extern const SplitFault legs_faults[]; /* test_legs.c: after span */
+/* test_split_both.c: in parts of both axes */
+extern const SplitFault both_faults[];
+extern const SplitFault both_legs_faults[]; /* after span */
+/* After split: each meet in turn is removed, is along the other axis, or has other parts
+ * of that. How many of these verify_split names; it prints the others. */
+int split_meet_faults(Gen *g, int *unseen);
 
 #endif
