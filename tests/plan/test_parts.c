@@ -69,9 +69,10 @@ static Gen *open_case(const char *folder, const Case *c, int tensor, int context
 
 static void test_case(const char *folder, const Case *c, int choices, uint64_t seed)
 {
-    const int kinds = (int)(seed % 3), half = (int)max_i64(2, c->parts / 2);
-    const int tensor = kinds == 0 ? c->parts : kinds == 1 ? 1 : 2;
-    const int context = kinds == 0 ? 1 : kinds == 1 ? c->parts : half;
+    const int half = (int)max_i64(2, c->parts / 2);
+    const int kinds[][2] = {{c->parts, 1}, {2, half}, {1, c->parts}, {half, 2}};
+    const int tensor = kinds[seed % 4][PARTS_TENSOR];
+    const int context = kinds[seed % 4][PARTS_CONTEXT];
     Gen *plain = open_case(folder, c, tensor, context);
     Interpretation want;
     models_set(plain, "mesh={shard=1}");
@@ -107,37 +108,57 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
 
 static const Case faulty = {"small_llama", 4, {LLAMA(4, 4, 2, 8, 4), NULL}};
 
-static Gen *open_faulty(const char *folder, const char *mesh)
+static Gen *open_planned(const char *folder, int tensor, int context, const char *mesh)
 {
-    Gen *g = open_case(folder, &faulty, 4, 1);
+    Gen *g = open_case(folder, &faulty, tensor, context);
     models_set(g, gen_printf(g, "mesh=%s", mesh));
     models_plan(g, NULL);
     return g;
 }
 
-static void damage_plans(const char *folder)
+static Gen *open_tensor(const char *folder, const char *mesh)
 {
-    Interpretation want = models_run(open_faulty(folder, "{tensor=2}"), 3);
-    models_check(!want.fault, "without a fault: %s", want.fault);
-    test_parts_faults(open_faulty, folder, &want);
+    return open_planned(folder, 4, 1, mesh);
 }
 
-/* On a device, what other ranks' parts have does not fit its buffer. In 2 x 2 parts, a
- * rank has two that meet side by side. */
-static void damage_meeting(const char *folder, int tensor, int context)
+static Gen *open_both(const char *folder, const char *mesh)
+{
+    return open_planned(folder, 2, 2, mesh);
+}
+
+/* One of the plans, as the seed says; with many choices all. */
+static void damage_plans(const char *folder, int choices, uint64_t seed)
+{
+    static const PartsFaulty plans[] = {
+        {open_tensor, "{tensor=2}", "{shard=2,tensor=2}", {true, false}},
+        {open_both, "{tensor=2}", "{shard=2,context=2}", {true, true}},
+    };
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        Interpretation want;
+        if (choices <= 10 && k != seed % 2)
+            continue;
+        want = models_run(plans[k].open(folder, plans[k].two), 3);
+        models_check(!want.fault, "without a fault: %s", want.fault);
+        test_parts_faults(&plans[k], folder, &want);
+    }
+}
+
+/* On a device, what other ranks' parts have does not fit its buffer. A rank that has two
+ * parts along the other axis has two meets side by side. */
+static void damage_meeting(const char *folder, int tensor, int context, const char *mesh)
 {
     Gen *g = open_case(folder, &faulty, tensor, context);
     const char *bad = NULL;
     models_set(g, "target=cuda{}");
-    models_set(g, "mesh={tensor=2}");
+    models_set(g, gen_printf(g, "mesh=%s", mesh));
     models_plan(g, NULL);
-    models_check(!verify_unroll(g), "on a device, without a fault");
+    models_check(!verify_unroll(g), "%s on a device, without a fault", mesh);
     for (int b = 0; b < g->prog.bufs.count; b++)
         if (g->prog.bufs.items[b].kind == BUF_MEETING) {
             g->prog.bufs.items[b].bytes--;
             bad = verify_unroll(g);
         }
-    models_check(bad && strstr(bad, "no room"), "a meeting too small: %s",
+    models_check(bad && strstr(bad, "no room"), "%s: a meeting too small: %s", mesh,
                  bad ? bad : "not noticed");
 }
 
@@ -151,9 +172,12 @@ int main(int argc, char **argv)
     }
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         test_case(argv[1], &cases[c], choices, seed + c);
-    damage_plans(argv[1]);
-    damage_meeting(argv[1], 4, 1);
-    damage_meeting(argv[1], 2, 2);
+    damage_plans(argv[1], choices, seed);
+    damage_meeting(argv[1], 4, 1, "{tensor=2}");
+    damage_meeting(argv[1], 1, 4, "{context=2}");
+    damage_meeting(argv[1], 2, 2, "{tensor=2}");
+    damage_meeting(argv[1], 2, 2, "{context=2}");
+    damage_meeting(argv[1], 2, 2, "{tensor=2,context=2}");
     printf("%d passed, %d failed\n", models_passed, models_failed);
     return models_failed ? 1 : 0;
 }

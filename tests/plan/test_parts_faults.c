@@ -137,6 +137,22 @@ static bool plant_alone(Gen *g)
     return i != NULL;
 }
 
+/* As if only parts along the other axis met. */
+static bool plant_one_axis(Gen *g)
+{
+    const RankBits bits = g->model.mesh.axis[parts_mesh(fault_axis)].bits;
+
+    for (int id = g->prog.first[VARIANT_LAST]; id < g->prog.ins.count; id++) {
+        Instr *i = &g->prog.ins.items[id];
+
+        if (i->kind != INS_SPAN || !(i->group & bits) || i->group == bits)
+            continue;
+        i->group &= ~bits;
+        return true;
+    }
+    return false;
+}
+
 /* Peers read a buffer of the span that nothing says they do. */
 static bool plant_unseen(Gen *g)
 {
@@ -223,25 +239,52 @@ static void remove_waits(Gen *g, const Interpretation *want)
     models_check(waits > 0, "no wait to remove");
 }
 
-void test_parts_faults(PartsOpen *open, const char *folder, const Interpretation *want)
+static void judge_legs(const PartsFaulty *x, const char *folder, const SplitFault *f,
+                       const Interpretation *want)
+{
+    Gen *g = x->open(folder, "{shard=1}");
+    const Fault leg = {f->name, f->plant, verify_legs, f->named,
+                       !strstr(f->named, "workspace")};
+    const bool planted = f->plant(g);
+
+    models_check(planted, "%s: no place for it", f->name);
+    if (planted)
+        judge(g, &leg, want);
+}
+
+static void judge_axis(const PartsFaulty *x, const char *folder,
+                       const Interpretation *want)
+{
+    for (const SplitFault *f = legs_faults; f->name; f++)
+        if (f->place != ALONG_TENSOR || fault_axis == PARTS_TENSOR)
+            judge_legs(x, folder, f, want);
+    if (x->along[PARTS_TENSOR] && x->along[PARTS_CONTEXT]) {
+        const Fault one = {"a span that joins ranks along one axis", plant_one_axis,
+                           verify_schedule, "does not join", true};
+        Gen *g = x->open(folder, "{tensor=2,context=2}");
+        const bool planted = one.plant(g);
+
+        models_check(planted, "%s: no place for it", one.name);
+        if (planted)
+            judge(g, &one, want);
+    }
+}
+
+void test_parts_faults(const PartsFaulty *x, const char *folder,
+                       const Interpretation *want)
 {
     for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {
-        Gen *g = open(folder, "{tensor=2}");
+        Gen *g = x->open(folder, x->two);
         bool planted = faults[k].plant(g);
 
         models_check(planted, "%s: no place for it", faults[k].name);
         if (planted)
             judge(g, &faults[k], want);
     }
-    for (const SplitFault *f = legs_faults; f->name; f++) {
-        Gen *g = open(folder, "{tensor=1}");
-        const Fault leg = {f->name, f->plant, verify_legs, f->named,
-                           !strstr(f->named, "workspace")};
-        const bool planted = f->plant(g);
-
-        models_check(planted, "%s: no place for it", f->name);
-        if (planted)
-            judge(g, &leg, want);
+    for (int axis = 0; axis < N_PARTS_AXES; axis++) {
+        fault_axis = axis;
+        if (x->along[axis])
+            judge_axis(x, folder, want);
     }
-    remove_waits(open(folder, "{shard=2,tensor=2}"), want);
+    remove_waits(x->open(folder, x->waits), want);
 }
