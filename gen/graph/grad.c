@@ -3,6 +3,7 @@
  * Out: its backward nodes, d_outputs, d_inputs, grads. Breaks: nothing. Each op's
  * backward is a Lua function that builds graph.
  *
+ * 0. Where parts of a sequence need copies of heads, repeat.c makes them in the forward.
  * 1. Several contributions to one value are added by the op with the role "sum", in the
  *    order in which they arise.
  * 2. A frozen parameter with nothing trainable before it needs no gradient: nodes for
@@ -387,6 +388,7 @@ static void class_grad(Gen *g, Class *c)
 
 void grad_build(Gen *g)
 {
+    graph_repeat(g);
     for (int i = 0; i < g->classes.count; i++) {
         Class *c = g->classes.items[i];
 

@@ -115,6 +115,8 @@ void graph_hoist_setup(Gen *g, Class *c);
 /* linears.c: products of all classes but the last → their graphs in fp8 */
 void grad_fp8(Gen *g);
 
+/* repeat.c: copies of what parts of a sequence are too many to share, in the forward. */
+void graph_repeat(Gen *g);
 /* grad.c: can one kernel with one beta write these outputs? add: per output. */
 bool grads_agree(const Class *c, int n, Value *const *out, const bool *add);
 

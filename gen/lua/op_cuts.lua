@@ -19,6 +19,12 @@
 --   pads = true                   zeros at the axis' end change nothing before them, and give zeros
 --                                 there: so the rows of a vocabulary may be padded
 --   when = function(n) ... end    false: this call cannot be cut so
+--   repeats = { kv_heads = function(g, n, copies) return g.repeat_heads { n.qkv, ... } end }
+--                                 parts of tokens that do not divide kv_heads get copies of them: the
+--                                 function returns the input with sections of so many, in which each of their
+--                                 kv_heads stands copies / kv_heads times, one after the other. With
+--                                 kv_heads = copies, the call gives the same outputs; those with such
+--                                 sections are repeated likewise
 -- An axis that is not listed is never cut, and a call whose part fails the rule's `check` is not.
 -- Tests cut random cases by every axis and compare with the whole.
 --
@@ -33,6 +39,7 @@
 -- all parts equal.
 
 local fmt = string.format
+local cut_keys = { attrs = true, when = true, context = true, ordered = true, pads = true, repeats = true }
 
 local function sorted_keys(t)
   local list = {}
@@ -110,6 +117,30 @@ local function cut_attrs(check, axis, names)
   return list
 end
 
+-- Which attribute's sections may be repeated: those of one input.
+local function cut_repeats(check, axis, cut, says)
+  if says == nil then return end
+  local keys = type(says) == "table" and sorted_keys(says) or {}
+  local name, inputs, divided = keys[1], 0, false
+  if #keys ~= 1 or type(says[name]) ~= "function" then
+    check:bad("cuts", axis, fmt("repeats of cut %s is not a function of one attribute", axis),
+              "say repeats = { kv_heads = function(g, n, copies) return value end }")
+    return
+  end
+  for _, o in ipairs(cut.operands) do
+    local has = false
+    for _, weight in ipairs(o.weights) do has = has or weight == name end
+    inputs = inputs + (has and check.operands[o.name] == "input" and 1 or 0)
+  end
+  for _, attr in ipairs(cut.attrs) do divided = divided or attr == name end
+  if not divided or inputs ~= 1 then
+    check:bad("cuts", axis, fmt("cut %s repeats %s, but %s", axis, tostring(name), divided
+              and fmt("%d inputs have sections of so many, not one", inputs) or "does not divide it"))
+    return
+  end
+  return name
+end
+
 local function cut_of(check, axis, says)
   local cut = { axis = axis, free = not (check.rule.attrs or {})[axis], operands = {},
                 context = says.context == true, ordered = says.ordered == true, pads = says.pads == true, when = says.when ~= nil }
@@ -119,10 +150,9 @@ local function cut_of(check, axis, says)
     end
   end
   for _, key in ipairs(sorted_keys(says)) do
-    if key ~= "attrs" and key ~= "when" and key ~= "context" and key ~= "ordered" and key ~= "pads"
-       and not check.operands[key] then
+    if not cut_keys[key] and not check.operands[key] then
       check:bad("cuts", axis, fmt("cut %s has %s, which is not an operand", axis, tostring(key)),
-                "it has operands, attrs, context, ordered, pads and when")
+                "it has operands, attrs, context, ordered, pads, repeats and when")
     end
   end
   if says.when ~= nil and type(says.when) ~= "function" then
@@ -134,6 +164,7 @@ local function cut_of(check, axis, says)
     end
   end
   cut.attrs = cut_attrs(check, axis, says.attrs)
+  cut.repeats = cut_repeats(check, axis, cut, says.repeats)
   return cut
 end
 

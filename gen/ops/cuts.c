@@ -44,7 +44,7 @@ static const char *read_text(Gen *g, const char *key)
     const char *s;
 
     lua_getfield(g->L, -1, key);
-    s = gen_strdup(g, lua_tostring(g->L, -1));
+    s = lua_isnil(g->L, -1) ? NULL : gen_strdup(g, lua_tostring(g->L, -1));
     lua_pop(g->L, 1);
     return s;
 }
@@ -60,6 +60,7 @@ static void read_cut(Gen *g, Cut *cut)
     cut->pads = read_number(L, "pads");
     cut->when = read_number(L, "when");
     cut->attrs = read_texts(g, "attrs", &cut->n_attrs);
+    cut->repeats = read_text(g, "repeats");
     lua_getfield(L, -1, "operands");
     cut->n_operands = (int)sandbox_length(L, -1);
     cut->operands = gen_alloc(g, sizeof *cut->operands * (size_t)(cut->n_operands + 1));

@@ -43,6 +43,7 @@ typedef struct Cut {
     bool when; /* the rule says of each call whether it may be cut so */
     int n_attrs, n_operands;
     const char **attrs; /* a part has its share of these */
+    const char *repeats; /* one of them: parts of tokens may share copies of so many; or NULL */
     CutOperand *operands;
 } Cut;
 

@@ -23,6 +23,11 @@ local function visible_pairs(n)
     return n.seq // chunk * of(chunk) + of(n.seq % chunk)
 end
 
+-- qkv with so many key and value heads. Copies are consecutive, so each query head reads its own.
+local function repeated(g, n, copies)
+    return g.repeat_heads { n.qkv, heads = n.heads, kv_heads = n.kv_heads, copies = copies }
+end
+
 return op {
     arithmetic = 1,
     doc = "o = softmax(q k^T * scale) v, causal; lse = log(sum(exp(q k^T * scale)))",
@@ -43,8 +48,10 @@ return op {
     axes = { t = "parallel", c = "reduction" },
     cuts = {
         t = { o = 1, lse = 1, ordered = true }, -- whole sequences
-        heads = { qkv = { 2, "heads", "kv_heads", "kv_heads" }, sinks = 1, o = 2, lse = 2,
-                  attrs = { "heads", "kv_heads" } },
+        heads = {
+            qkv = { 2, "heads", "kv_heads", "kv_heads" }, sinks = 1, o = 2, lse = 2,
+            attrs = { "heads", "kv_heads" }, repeats = { kv_heads = repeated },
+        },
     },
     check = function(n)
         if n.kv_heads < 1 or n.heads % n.kv_heads ~= 0 then

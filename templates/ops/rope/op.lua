@@ -4,6 +4,12 @@
 -- the start of the sequence or, with starts, of the token's document. Halves are rotated
 -- against each other, as in Hugging Face's checkpoints. rotary: only that many first
 -- elements of a head turn (Phi); 0: all.
+
+-- qkv with so many key and value heads, for parts that attention's copies are for.
+local function repeated(g, n, copies)
+    return g.repeat_heads { n.qkv, heads = n.heads, kv_heads = n.kv_heads, copies = copies }
+end
+
 return op {
     arithmetic = 1,
     canonical = "rope",
@@ -22,7 +28,7 @@ return op {
         t = { ordered = true }, -- whole sequences
         heads = {
             qkv = { 2, "heads", "kv_heads", "kv_heads" }, y = { 2, "heads", "kv_heads", "kv_heads" },
-            attrs = { "heads", "kv_heads" },
+            attrs = { "heads", "kv_heads" }, repeats = { kv_heads = repeated },
         },
     },
     check = function(n)
