@@ -164,7 +164,7 @@ static int l_rule(lua_State *L)
     return 1;
 }
 
-/* cuts(op) -> { { axis, free, ordered }, ... } */
+/* cuts(op) -> { { axis, free, ordered, repeats }, ... } */
 static int l_cuts(lua_State *L)
 {
     const OpInfo *info = op_test_op(L, 1)->info;
@@ -175,19 +175,24 @@ static int l_cuts(lua_State *L)
         emit_str(L, "axis", info->cuts[i].axis);
         emit_bool(L, "free", info->cuts[i].free);
         emit_bool(L, "ordered", info->cuts[i].ordered);
+        if (info->cuts[i].repeats)
+            emit_str(L, "repeats", info->cuts[i].repeats);
         lua_rawseti(L, -2, i + 1);
     }
     return 1;
 }
 
-/* Parts as { [place of the operand] = { dim, sections } or "sum" } in field `key` of the
- * table on top. in: of the inputs of this node. */
-static void push_parts(lua_State *L, const char *key, const PartState *parts, int n,
-                       const Node *in)
+/* Parts as { [place of the operand] = { dim, sections, weights } or "sum" } in field
+ * `key` of the table on top; weights: names of attributes. Of the node's inputs, or
+ * outputs. */
+static void push_parts(lua_State *L, const char *key, const PartState *parts,
+                       const Cut *cut, const Node *node, bool inputs)
 {
     lua_newtable(L);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < (inputs ? node->n_in : node->n_out); i++) {
         const PartState *p = &parts[i];
+        const CutOperand *o = cuts_operand(cut, inputs ? node_operand(node, i)->name
+                                                       : node->op->out[i].name);
 
         if (p->kind == PART_WHOLE)
             continue;
@@ -202,8 +207,14 @@ static void push_parts(lua_State *L, const char *key, const PartState *parts, in
                 lua_rawseti(L, -2, k + 1);
             }
             lua_setfield(L, -2, "sections");
+            lua_newtable(L);
+            for (int k = 0; k < o->n_weights; k++) {
+                lua_pushstring(L, o->weight[k]);
+                lua_rawseti(L, -2, k + 1);
+            }
+            lua_setfield(L, -2, "weights");
         }
-        lua_rawseti(L, -2, (in ? operand_index(in, i) : i) + 1);
+        lua_rawseti(L, -2, (inputs ? operand_index(node, i) : i) + 1);
     }
     lua_setfield(L, -2, key);
 }
@@ -235,8 +246,8 @@ static int l_cut(lua_State *L)
     if (!parts)
         return 0;
     lua_newtable(L);
-    push_parts(L, "inputs", parts, n->n_in, n);
-    push_parts(L, "outputs", parts + n->n_in, n->n_out, NULL);
+    push_parts(L, "inputs", parts, cut, n, true);
+    push_parts(L, "outputs", parts + n->n_in, cut, n, false);
     lua_newtable(L);
     for (int i = 0; i < cut->n_attrs; i++) {
         lua_pushstring(L, cut->attrs[i]);

@@ -64,6 +64,7 @@ fault linear op.lua 's/k = { y = "sum" }/k = { y = 2 }/' 'a sum that is called a
 fault rmsnorm_bwd op.lua 's/t = { dw = "sum" }/t = { dw = "sum" }, d = {}/' 'a norm cut by columns'
 fault attention op.lua 's/{ 2, "heads", "kv_heads", "kv_heads" }, s/{ 2, "heads" }, s/' \
     'heads of queries, keys and values as one section'
+fault attention op.lua 's/repeats = { kv_heads/repeats = { heads/' 'copies of query heads, of which there are more results'
 fault layernorm cpu.c 's/(x + at, m, /(x + at, 0, /' 'variance around 0'
 fault rmsnorm cpu.c 's/lit(eps)/lit(eps * 2)/' 'twice the eps'
 fault swiglu cpu.c 's/0.044715/0.044718/' 'a constant in its 6th digit'
@@ -117,6 +118,8 @@ fault split op.lua 's/{ d.left, d.right }/{ d.right, d.left }/' 'gradients of ot
 fault split_heads cpu.c 's/(first + h \* ${seq})/(first + h)/' 'heads in other rows'
 fault gather_rows cpu.c 's/i \/ " .. seq .. "/0 \/ " .. seq .. "/' 'rows of the first sequence'
 fault gather_rows_bwd cpu.c 's/sum\[j\] += /sum[j] = /' 'a row that was taken twice'
+fault repeat_heads cpu.c 's/h \/ ${times}/h % ${2 * kv_heads}/' 'copies that are not side by side'
+fault repeat_heads_bwd cpu.c 's/for k = 1, times - 1/for k = 2, times - 1/' 'a copy that is not added'
 fault embed_bwd cpu.c 's/if (beta == 0)/if (beta != 0)/' 'clears when it should add'
 if command -v g++ >/dev/null; then
     fault attention cuda.cu 's/rt_block_sync(); .. these have.*//' \
@@ -131,6 +134,8 @@ if command -v g++ >/dev/null; then
     fault embed_bwd cuda.cu 's/id + 1 : id/id : id/' 'two tokens of one id in one place'
     fault embed_bwd cuda.cu 's/\[from + ${many - 1}\] == id/[from] == id/' 'rows of the next id'
     fault rmsnorm_bwd_add cuda.cu 's/${rnd(dx, \(.*\))};/${\1};/' 'a fused op that rounds once'
+    fault repeat_heads cuda.cu 's/copied % ${hd}/copied % ${times * hd}/' 'columns of the next head'
+    fault repeat_heads_bwd cuda.cu 's/copy < ${times}/copy < ${times - 1}/' 'a copy that is not added'
     fault scale cuda.cu 's/if (at >= ${t \* d})/if (at > ${t * d})/' 'one element too many'
     fault layernorm cuda.cu 's/inside(g, "k", "v\[k\] - m")/"v[k] - m"/' \
         'a variance of what is beyond the row'

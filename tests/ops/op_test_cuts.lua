@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- op_test_cuts.lua: a call cut into parts gives the parts of its result. In: functions of op_test.lua,
 -- in a table. Out: a function that cuts a random call along each axis of the rule's `cuts`, as the
--- generator reads them, runs the reference on each part's inputs and compares with the whole.
+-- generator reads them, runs the reference on each part's inputs and compares with the whole; and one
+-- that repeats what a cut's `repeats` names.
 return function(t)
 
 local check, integer, random_case, apply = t.check, t.integer, t.random_case, t.apply
@@ -125,6 +126,58 @@ local function test_case(name, axis)
     return true
 end
 
+-- A value in which each element of the sections of `attr` stands `times` times: of so many there are n.
+local function repeated(value, place, attr, n, times)
+    if not place then return value end
+    local to = { dtype = value.dtype, data = {}, shape = { table.unpack(value.shape) } }
+    local inner, outer, data = 1, 1, to.data
+    for d, size in ipairs(value.shape) do
+        if d < place.dim then outer = outer * size end
+        if d > place.dim then inner = inner * size end
+    end
+    local from = 0
+    for _ = 1, outer do
+        for k, size in ipairs(place.sections) do
+            local copied = place.weights[k] == attr
+            local wide = (copied and size // n or size) * inner
+            for _ = 1, copied and n or 1 do
+                for _ = 1, copied and times or 1 do
+                    for j = 1, wide do data[#data + 1] = value.data[from + j] end
+                end
+                from = from + wide
+            end
+        end
+    end
+    to.elems = #data
+    to.shape[place.dim] = #data // (outer * inner)
+    return to
+end
+
+-- False if this random call cannot have copies.
+local function test_repeats(name, axis)
+    local attr, times = axis.repeats, integer(2, 3)
+    local inputs, attrs = random_case(name, { "f64", "f64" })
+    local node = host.infer(name, inputs, attrs)
+    local cut, count = host.cut(node.id, axis.axis, nil), attrs[attr]
+    if not cut then return false end
+    local more, own = {}, {}
+    for key, value in next, attrs do own[key] = value end
+    own[attr] = count * times
+    for i, value in t.each_input(name, inputs) do
+        more[i] = repeated(value, cut.inputs[i], attr, count, times)
+    end
+    if not pcall(host.infer, name, more, own) then return false end
+    local whole, outs = apply(name, inputs, attrs), apply(name, more, own)
+    for i, out in ipairs(outs) do
+        local what = fmt("%s with %d times as many %s: output %d", name, times, attr, i)
+        local want = repeated(whole[i], cut.outputs[i], attr, count, times).data
+        if check(#want == #out.data, "%s has %d elements, not %d", what, #out.data, #want) then
+            compare(what, out.data, want, want)
+        end
+    end
+    return true
+end
+
 return function(name)
     host.at(name, "cuts")
     host.dtypes("f64", "f64")
@@ -134,6 +187,11 @@ return function(name)
             found = found or test_case(name, axis)
         end
         check(found, "%s: none of 400 cases can be cut along %s", name, axis.axis)
+        local repeats = not axis.repeats
+        for _ = 1, 400 do
+            repeats = repeats or test_repeats(name, axis)
+        end
+        check(repeats, "%s: none of 400 cases can have more %s", name, axis.repeats)
     end
 end
 
