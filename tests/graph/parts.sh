@@ -97,6 +97,8 @@ if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" $lua_flags >"$WORK/err" 2>&1; the
                 random_model $family $parts
                 faults=$((FULL || n % 4 == turn))
                 parts_of "random $family $n" tensor $parts $faults "$models/tiny_$family.lua" "${args[@]}"
+                pick 1 $(((parts + 1) / 2)) "" # fewer key and value heads than parts, so some are repeated
+                [ $family = llama ] && [ -n "$picked" ] && args+=(--set model.kv_heads=$picked)
                 [ $parts = 1 ] || parts_of "random $family $n" context $parts $((FULL || (n + 1) % 4 == turn)) \
                     "$models/tiny_$family.lua" "${args[@]}"
                 n=$((n + 1))
