@@ -5,8 +5,9 @@
 # parts_trainers: one rank with four parts, four with one each, and two times two
 parts_trainers() {
     local along=$([ $((SEED % 2)) = 0 ] && echo tensor || echo context)
-    local sets=(parts.$along=4 model.heads=8 model.kv_heads=4 model.head_dim=6 model.ffn=52 model.vocab=259
-        seq=18 model.tied=true 'dtypes.param="bf16"')
+    local kv_heads=$([ $along = tensor ] && echo 4 || echo 2) # of which parts of sequences have copies
+    local sets=(parts.$along=4 model.heads=8 model.kv_heads=$kv_heads model.head_dim=6 model.ffn=52
+        model.vocab=259 seq=18 model.tied=true 'dtypes.param="bf16"')
     make_trainer parts1 "$llama" "${sets[@]}" &&
         make_trainer parts4 "$llama" "${sets[@]}" mesh.$along=4 &&
         make_trainer parts22 "$llama" "${sets[@]}" mesh.shard=2 mesh.$along=2 recompute=block

@@ -59,7 +59,7 @@ llama_parts|tiny_llama|builtin|parts.tensor=4 model.heads=8 model.kv_heads=4 mod
  model.ffn=52 model.vocab=260 seq=18 model.tied=true documents.end_id=10|text|$parts
 gpt2_parts|tiny_gpt2|$ISA_GEMM|parts.tensor=4 model.heads=4 model.dim=40 model.ffn=48 model.vocab=260 \
  seq=18 dtypes.param="bf16" dtypes.master="bf16" loss.mask=true|uneven|$parts
-llama_context|tiny_llama|builtin|parts.context=2 model.heads=8 model.kv_heads=2 model.head_dim=6 \
+llama_context|tiny_llama|builtin|parts.context=2 micro_batch=1 model.heads=8 model.kv_heads=1 model.head_dim=6 \
  model.vocab=259 seq=18 model.tied=true documents.end_id=10 dtypes.param="bf16" optimizer=muon{lr=1e-3} \
 |text|$sequence_parts
 gpt2_context|tiny_gpt2|$ISA_GEMM|parts.context=2 model.heads=4 model.dim=40 seq=18 loss.mask=true\
