@@ -59,11 +59,15 @@ static const char *const meshes[][2] = {
     {"shard=4,", ",2"},
 };
 
-/* In parts along tensor and context. */
-static Gen *open_case(const char *folder, const Case *c, int tensor, int context)
+/* In parts along tensor and context. few: as few key and value heads as a llama may have,
+ * so that parts of sequences have copies. */
+static Gen *open_case(const char *folder, const Case *c, int tensor, int context,
+                      bool few)
 {
     Gen *g = models_open(folder, c->model, c->sets);
     models_set(g, gen_printf(g, "parts={tensor=%d,context=%d}", tensor, context));
+    if (few && !strcmp(c->model, "small_llama"))
+        models_set(g, gen_printf(g, "model.kv_heads=%d", tensor));
     return g;
 }
 
@@ -73,7 +77,8 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
     const int kinds[][2] = {{c->parts, 1}, {2, half}, {1, c->parts}, {half, 2}};
     const int tensor = kinds[seed % 4][PARTS_TENSOR];
     const int context = kinds[seed % 4][PARTS_CONTEXT];
-    Gen *plain = open_case(folder, c, tensor, context);
+    const bool few = seed / 4 % 2 == 0;
+    Gen *plain = open_case(folder, c, tensor, context, few);
     Interpretation want;
     models_set(plain, "mesh={shard=1}");
     models_plan(plain, NULL);
@@ -86,7 +91,7 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
     models_check(plain->prog.count[VARIANT_EVAL] > 0, "%s: no evaluation", c->model);
     for (int k = 0; k < choices; k++) {
         uint64_t r = seed * 100 + (uint64_t)k;
-        Gen *g = open_case(folder, c, tensor, context);
+        Gen *g = open_case(folder, c, tensor, context, few);
         int along = 1 << models_pick(&r, 0, 3), across = 1 << models_pick(&r, 0, 2);
         int kind;
         const char *text;
@@ -110,7 +115,7 @@ static const Case faulty = {"small_llama", 4, {LLAMA(4, 4, 2, 8, 4), NULL}};
 
 static Gen *open_planned(const char *folder, int tensor, int context, const char *mesh)
 {
-    Gen *g = open_case(folder, &faulty, tensor, context);
+    Gen *g = open_case(folder, &faulty, tensor, context, false);
     models_set(g, gen_printf(g, "mesh=%s", mesh));
     models_plan(g, NULL);
     return g;
@@ -147,7 +152,7 @@ static void damage_plans(const char *folder, int choices, uint64_t seed)
  * parts along the other axis has two meets side by side. */
 static void damage_meeting(const char *folder, int tensor, int context, const char *mesh)
 {
-    Gen *g = open_case(folder, &faulty, tensor, context);
+    Gen *g = open_case(folder, &faulty, tensor, context, false);
     const char *bad = NULL;
     models_set(g, "target=cuda{}");
     models_set(g, gen_printf(g, "mesh=%s", mesh));
