@@ -455,6 +455,20 @@
 ---@field over_all? boolean
 ---@field name? string of the value
 
+---@class (exact) fsdpgen.op.repeat_heads
+---@field [1] fsdpgen.value qkv
+---@field copies integer
+---@field heads integer
+---@field kv_heads integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.repeat_heads_bwd
+---@field [1] fsdpgen.value dy
+---@field copies integer
+---@field heads integer
+---@field kv_heads integer
+---@field name? string of the value
+
 ---@class (exact) fsdpgen.op.rmsnorm
 ---@field [1] fsdpgen.value x
 ---@field [2] fsdpgen.value w
@@ -616,6 +630,8 @@
 ---@field qk_norm fun(call: fsdpgen.op.qk_norm): fsdpgen.value, fsdpgen.value
 ---@field qk_norm_bwd fun(call: fsdpgen.op.qk_norm_bwd): fsdpgen.value, fsdpgen.value, fsdpgen.value
 ---@field qk_norm_bwd_frozen fun(call: fsdpgen.op.qk_norm_bwd_frozen): fsdpgen.value
+---@field repeat_heads fun(call: fsdpgen.op.repeat_heads): fsdpgen.value
+---@field repeat_heads_bwd fun(call: fsdpgen.op.repeat_heads_bwd): fsdpgen.value
 ---@field rmsnorm fun(call: fsdpgen.op.rmsnorm): fsdpgen.value, fsdpgen.value
 ---@field rmsnorm_bwd fun(call: fsdpgen.op.rmsnorm_bwd): fsdpgen.value, fsdpgen.value
 ---@field rmsnorm_bwd_add fun(call: fsdpgen.op.rmsnorm_bwd_add): fsdpgen.value, fsdpgen.value

@@ -5,22 +5,22 @@
 # else a sample by SEED.
 
 # The axis of the parts: tensor, context and both in turn. of_parts: 4 parts; four, two: the ranks that share
-# them, in two rows. On two ranks along one of both axes, each has two parts that meet side by side, or two times
-# two.
+# them, in two rows; few: as few key and value heads as there may be. On two ranks along one of both axes, each
+# has two parts that meet side by side, or two times two.
 heads=4
 case $((SEED / 27 % 3)) in
-0) of_parts=parts.tensor=4 four=mesh.tensor=4 two=mesh.tensor=2 ;;
-1) of_parts=parts.context=4 four=mesh.context=4 two=mesh.context=2 ;;
+0) of_parts=parts.tensor=4 few=4 four=mesh.tensor=4 two=mesh.tensor=2 ;;
+1) of_parts=parts.context=4 few=1 four=mesh.context=4 two=mesh.context=2 ;;
 2) four="mesh.tensor=2 mesh.context=2"
    two=$([ $((SEED / 81 % 2)) = 0 ] && echo mesh.tensor=2 || echo mesh.context=2)
    case $((SEED / 162 % 2))$two in
-   0*) of_parts="parts={tensor=2,context=2}" ;;
-   1mesh.tensor*) of_parts="parts={tensor=4,context=2}" heads=8 ;;
-   1*) of_parts="parts={tensor=2,context=4}" heads=8 ;;
+   0*) of_parts="parts={tensor=2,context=2}" few=2 ;;
+   1mesh.tensor*) of_parts="parts={tensor=4,context=2}" few=4 heads=8 ;;
+   1*) of_parts="parts={tensor=2,context=4}" few=2 heads=8 ;;
    esac ;;
 esac
 in_parts=(--set "$of_parts" --set model.vocab=259 --set model.heads=$heads --set seq=8)
-parts=("${in_parts[@]}" --set model.kv_heads=$heads --set model.ffn=$((48 + heads)))
+parts=("${in_parts[@]}" --set model.kv_heads=$((SEED / 9 % 2 ? few : heads)) --set model.ffn=$((48 + heads)))
 
 shared_parts() {
     local number=0 sets set flags
