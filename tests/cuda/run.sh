@@ -180,9 +180,10 @@ part tiny_llama:compilers with_nvcc model tiny_llama "$ROOT/tests/models/tiny_ll
     --set model.logits_softcap=30 --set 'dtypes={param="bf16",master="bf16",moments="bf16"}'
 part tiny_muon:compilers with_nvcc model tiny_muon "$ROOT/tests/models/tiny_llama.lua" sm_90a \
     --set 'optimizer=muon{}' --set 'dtypes={param="bf16",moments="bf16"}'
-along=$([ $((SEED % 2)) = 0 ] && echo tensor || echo context)
+along=tensor kv_heads=8
+[ $((SEED % 2)) = 0 ] || along=context kv_heads=2 # which have copies
 part tiny_parts:compilers with_nvcc model tiny_parts "$ROOT/tests/models/tiny_llama.lua" sm_90a --set seq=16 \
-    --set parts.$along=8 --set model.heads=8 --set model.kv_heads=8 --set model.ffn=64 --set model.vocab=264 \
+    --set parts.$along=8 --set model.heads=8 --set model.kv_heads=$kv_heads --set model.ffn=64 --set model.vocab=264 \
     --set model.qkv_bias=true --set model.qk_norm_all=true
 part both_axes:compilers with_nvcc drawn_axes
 part budgets:compilers with_nvcc budgets
