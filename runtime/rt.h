@@ -497,6 +497,11 @@ float rt_loss_scale(const Rt *rt);
  * those calls, unless --no-graphs is given. */
 typedef void RtStepPart(Rt *rt);
 void rt_run(Rt *rt, RtStepPart *part);
+
+/* Where parts of several ranks meet: a start between these begins behind the next meet, or when it
+ * is waited for, so that no meet waits for what is only needed later. */
+void rt_hold_starts(Rt *rt);
+void rt_release_starts(Rt *rt);
 #endif
 
 #include "rt_math.h" /* dtype conversion, vectors, own exp, tanh, ...: inline, for kernels */

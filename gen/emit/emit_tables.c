@@ -130,6 +130,7 @@ static void push_mesh(Emit *e)
     emit_int(L, "prefetch_forward", m->prefetch_forward);
     emit_int(L, "prefetch_backward", m->prefetch_backward);
     emit_bool(L, "accumulate_sharded", m->accumulate_sharded);
+    emit_bool(L, "behind_meets", e->g->prog.behind_meets);
 }
 
 static void push_dtypes(Emit *e)

@@ -27,34 +27,109 @@ static int64_t times(int64_t n, int64_t t)
     return t > 0 && n > COST_MOST_PS / t ? COST_MOST_PS : n * t;
 }
 
-/* Runs the instructions from .. to, each for its ps, starting at time 0; returns when all
- * are complete. */
+/* Instructions from .. to, each for its ps. On a device collectives have one order
+ * (rt_nccl.c says why), and the meets of spans are in it. Where starts go behind meets,
+ * those from `held` on begin after the next meet, or when one of them is waited for. */
+typedef struct Timing {
+    const Gen *g;
+    int from, held;
+    const int64_t *ps;
+    int64_t *start, *end;
+    int64_t stream[N_STREAMS];
+} Timing;
+
+/* When the instruction may start: its stream is free, and what it waits for is complete.
+ */
+static int64_t ready(const Timing *r, const Instr *i, StreamId own)
+{
+    int64_t t = r->stream[own];
+
+    for (int w = 0; w < i->n_waits; w++)
+        if (i->waits[w] >= r->from) /* earlier variants are complete */
+            t = max_i64(t, r->end[i->waits[w]]);
+    return t;
+}
+
+static void run_one(Timing *r, const Instr *i, StreamId own)
+{
+    r->start[i->id] = ready(r, i, own);
+    r->end[i->id] = r->stream[own] = later(r->start[i->id], r->ps[i->id]);
+}
+
+static bool is_held(const Program *p, const Instr *i)
+{
+    return p->behind_meets && i->stream != STREAM_COMPUTE && i->variant != VARIANT_END;
+}
+
+static bool waits_for_held(const Timing *r, const Instr *i)
+{
+    const Program *p = &r->g->prog;
+
+    for (int w = 0; w < i->n_waits; w++)
+        if (i->waits[w] >= r->held && is_held(p, &p->ins.items[i->waits[w]]))
+            return true;
+    return false;
+}
+
+/* Collectives before `to` that are held begin, one after the other. */
+static void let_go(Timing *r, int to)
+{
+    const Program *p = &r->g->prog;
+
+    for (; r->held < to; r->held++)
+        if (is_held(p, &p->ins.items[r->held]))
+            run_one(r, &p->ins.items[r->held], STREAM_GATHER);
+}
+
+/* Kernels are as much slower than their prices as the span's ps says; a meet joins the
+ * order of collectives. */
+static void run_meeting(Timing *r, const Instr *i)
+{
+    const Gen *g = r->g;
+    const Span *s = ins_span(g, i);
+    const double slower = (double)r->ps[i->id] / (double)max_i64(cost_span(g, s), 1);
+    int64_t t = ready(r, i, STREAM_COMPUTE);
+
+    r->start[i->id] = t;
+    for (int k = 0; k < s->n_nodes; k++) {
+        const Node *n = s->nodes[k];
+        const int64_t kernels = cost_node(g, n).ps * plan_calls(g, n);
+
+        if (node_joins(n)) {
+            t = later(max_i64(t, r->stream[STREAM_GATHER]), cost_meet(g, n));
+            r->stream[STREAM_GATHER] = t;
+            let_go(r, i->id);
+        }
+        t = later(t, min_i64((int64_t)((double)kernels * slower), COST_MOST_PS));
+    }
+    r->end[i->id] = r->stream[STREAM_COMPUTE] = t;
+}
+
+/* From time 0; returns when all are complete. */
 static int64_t run_once(const Gen *g, int from, int to, const int64_t *ps, int64_t *start,
                         int64_t *end)
 {
     const Program *p = &g->prog;
-    const bool one_order = g->model.target->device; /* rt_nccl.c says why */
-    int64_t stream[N_STREAMS] = {0}, all = 0;
+    const bool one_order = g->model.target->device;
+    Timing r = {.g = g, .from = from, .held = from, .ps = ps, .start = start, .end = end};
+    int64_t all = 0;
 
     for (int id = from; id < to; id++) {
         const Instr *i = &p->ins.items[id];
-        /* on a device its meets are collectives between others, from end to end */
-        const bool meets = one_order && i->kind == INS_SPAN && i->group;
-        const StreamId own =
-            one_order && i->stream == STREAM_REDUCE ? STREAM_GATHER : i->stream;
-        int64_t t = stream[own];
 
-        for (int w = 0; w < i->n_waits; w++)
-            if (i->waits[w] >= from) /* earlier variants are complete */
-                t = max_i64(t, end[i->waits[w]]);
-        if (meets)
-            t = max_i64(t, stream[STREAM_GATHER]);
-        start[id] = t;
-        end[id] = stream[own] = later(t, ps[id]);
-        if (meets)
-            stream[STREAM_GATHER] = end[id];
-        all = max_i64(all, end[id]);
+        if (is_held(p, i))
+            continue;
+        if (i->variant == VARIANT_END || waits_for_held(&r, i))
+            let_go(&r, id);
+        if (one_order && i->kind == INS_SPAN && i->group)
+            run_meeting(&r, i);
+        else
+            run_one(&r, i,
+                    one_order && i->stream == STREAM_REDUCE ? STREAM_GATHER : i->stream);
     }
+    let_go(&r, to);
+    for (int id = from; id < to; id++)
+        all = max_i64(all, end[id]);
     return all;
 }
 

@@ -254,6 +254,7 @@ typedef struct Program {
     int64_t rounds;          /* leaves that a rank computes: V / N */
     int64_t leaf_micro_batches; /* M / V */
     int partial_levels;      /* log2(rounds): partial sums held at once */
+    bool behind_meets;       /* on a device: a start in a micro-step goes behind the next meet */
     /* Bindings of span calls: for block b and class param p, the buffer and byte offset of its
      * gathered weight or its gradient (per instruction, in span.c's order of arguments). */
     struct Binding { int ins, param, buffer; int64_t offset_bytes; bool grad, add; } *bindings;

@@ -362,6 +362,19 @@ static void unroll_evaluation(Unroller *training)
     unroll_variant(&u, VARIANT_EVAL);
 }
 
+/* Meets wait for the collectives before them on their stream. What is started ahead goes
+ * behind a meet then, and moves while the parts compute until the next one. It would wait
+ * for long in a span that has none. */
+static bool starts_behind_meets(const Gen *g)
+{
+    const Program *p = &g->prog;
+
+    for (int k = 0; k < p->ins.count; k++)
+        if (p->ins.items[k].kind == INS_SPAN && !p->ins.items[k].group)
+            return false;
+    return g->model.target->device;
+}
+
 void unroll_step(Gen *g)
 {
     Program *p = &g->prog;
@@ -390,5 +403,6 @@ void unroll_step(Gen *g)
     }
     unroll_end(&u);
     p->count[VARIANT_END] = p->ins.count - p->first[VARIANT_END];
+    p->behind_meets = starts_behind_meets(g);
     unroll_ctas(g);
 }

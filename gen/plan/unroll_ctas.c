@@ -11,7 +11,8 @@
  *    arrives in half the time of its backward: the other half is for sums that come
  *    late. NCCL would round other numbers up to powers of two.
  * 3. If that is more than MOST_CTAS, NCCL decides itself, as it does for a sum behind
- *    whose start less computation follows than the sum takes: nothing runs beside it. */
+ *    whose start less computation follows than the sum takes: nothing runs beside it. So
+ *    it does where parts meet: a meet behind a slow sum would wait for all of it. */
 #include "plan/unroll.h"
 
 enum { LEAST_CTAS = 4, MOST_CTAS = 16 };
@@ -46,7 +47,7 @@ void unroll_ctas(Gen *g)
     int limit;
 
     if (!g->model.target->device || g->model.rates.processors == 0 ||
-        g->model.mesh.world_size == 1)
+        g->model.mesh.world_size == 1 || p->behind_meets)
         return;
     for (int id = from; id < to; id++) {
         const Instr *i = &p->ins.items[id];

@@ -15,6 +15,9 @@
  * 2. its completion implies that this rank's buffers have been read, because this rank
  *    sent them.
  *
+ * Starts that are held (rt_hold_starts) begin behind the next meet, or when one of them is
+ * waited for: later than they were called, which 1 and 2 allow.
+ *
  * This is more than gathers guarantee on the CPU. For exchanges of matrices only 2 holds,
  * and that what a rank receives was sent after the sender's own start: between their
  * starts and ends, only the two ranks of a pair access its buffers.
@@ -48,6 +51,17 @@ static struct {
 
 static bool capturing;
 
+/* What is started while starts are held, in its order. */
+typedef struct Held {
+    int stream;
+    RtOp op;
+} Held;
+static struct {
+    bool on;
+    int n;
+    Held *start; /* no more than there are in lasts */
+} held;
+
 static cudaEvent_t new_event(Rt *rt)
 {
     cudaEvent_t event;
@@ -65,6 +79,9 @@ void rt_comm_open(Rt *rt)
         for (int i = 0; i < subjects; i++)
             lasts[s][i].done = new_event(rt);
     }
+    held.start = calloc((size_t)(2 * subjects), sizeof *held.start);
+    if (held.start == NULL)
+        rt_fail(rt, RT_EXIT_ERROR, "out of memory");
     begun = new_event(rt);
     ended = new_event(rt);
     rt_kernel_prepare(&place_kernel);
@@ -132,13 +149,49 @@ void rt_detour_end(Rt *rt)
 }
 
 /* A detour whose end the compute stream waits for later, or not at all. */
-void rt_collective_start(Rt *rt, int stream, RtOp op)
+static void start(Rt *rt, int stream, const RtOp *op)
 {
-    Last *last = &lasts[stream][op.subject];
+    Last *last = &lasts[stream][op->subject];
     rt_detour_begin(rt);
-    rt_execute(rt, stream, &op);
+    rt_execute(rt, stream, op);
     RT_CUDA_CALL(rt, cudaEventRecord(last->done, rt_gpu.stream[stream]));
     last->era = era;
+}
+
+void rt_collective_start(Rt *rt, int stream, RtOp op)
+{
+    if (!held.on)
+        start(rt, stream, &op);
+    else
+        held.start[held.n++] = (Held){stream, op};
+}
+
+/* Their order stays, so it is the same on all ranks. */
+void rt_held_begin(Rt *rt)
+{
+    for (int i = 0; i < held.n; i++)
+        start(rt, held.start[i].stream, &held.start[i].op);
+    held.n = 0;
+}
+
+static bool is_held(int stream, int subject)
+{
+    for (int i = 0; i < held.n; i++)
+        if (held.start[i].stream == stream && held.start[i].op.subject == subject)
+            return true;
+    return false;
+}
+
+void rt_hold_starts(Rt *rt)
+{
+    (void)rt;
+    held.on = true;
+}
+
+void rt_release_starts(Rt *rt)
+{
+    rt_held_begin(rt);
+    held.on = false;
 }
 #else
 /* With one rank, it has updated everything. Nothing else is started in such a trainer's
@@ -166,6 +219,10 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
 void rt_collective_wait(Rt *rt, int stream, int subject)
 {
     const Last *last = &lasts[stream][subject];
+#ifdef RT_NCCL
+    if (is_held(stream, subject))
+        rt_held_begin(rt);
+#endif
     if (last->era == era)
         RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE], last->done, 0));
 }

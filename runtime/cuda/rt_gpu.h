@@ -114,6 +114,8 @@ void rt_places_passed(Rt *rt);
  * begin and end comes after what the compute stream has, and before what it gets then. */
 void rt_detour_begin(Rt *rt);
 void rt_detour_end(Rt *rt);
+/* Starts that were held begin. */
+void rt_held_begin(Rt *rt);
 /* Between begin and end, enqueued work becomes a graph, which ends when all streams have joined. */
 void rt_capture_begin(Rt *rt);
 void rt_capture_end(Rt *rt, cudaGraph_t *graph);

@@ -13,7 +13,8 @@
  * the placement assumes; of other ranks' values each reads copies only.
  *
  * Ranks exchange on the stream of all collectives (rt_nccl.c), behind gathers and sums
- * that started before. */
+ * that started before. Those that are held begin behind the exchange: they move while the
+ * parts compute until the next meet. */
 #include "cuda/rt_gpu.h"
 
 _Static_assert(RT_CONTROL_LOSSES + sizeof(RtUpdate) + sizeof(RtStepIn) +
@@ -86,6 +87,7 @@ static void exchange(Rt *rt, RtGroup ranks, const RtParcel *parcel, int n,
     rt_transport->exchange(rt, RT_GATHER, ranks, 0, parcel, n, most_bytes);
     rt_profile_to(rt, stream);
     rt_detour_end(rt);
+    rt_held_begin(rt);
 }
 
 /* All lanes exchange at once. */

@@ -13,6 +13,9 @@
  * Collectives run beside the computation on two streams, gather and reduce: a start
  * returns at once, a wait returns when this rank's result is complete.
 //@ end
+//@ if behind_meets then
+ * Parts meet on those streams, too: a start goes behind the next meet.
+//@ end
  * Every size and offset was fixed when this file was generated; nothing is allocated.
  *
  * ${generated}
@@ -233,8 +236,14 @@ ${section("what becomes a CUDA graph, besides the end of the step")}
 //@ end
 static void ${variant_name(v[1])}(Rt *rt)
 {
+//@ if behind_meets then
+    rt_hold_starts(rt);
+//@ end
     ${part_call(name_of("forward", v[2]), v[3])}
     ${part_call(name_of("backward", v[2]), v[3])}
+//@ if behind_meets then
+    rt_release_starts(rt);
+//@ end
 }
 //@ end
 //@ end
@@ -395,8 +404,14 @@ ${section("evaluation")}
  * logits of its token ROW. Training reads nothing that this writes. */
 void trainer_evaluate(Rt *rt)
 {
+//@ if behind_meets then
+    rt_hold_starts(rt);
+//@ end
     ${part_call(has.forward_evaluation and "forward_evaluation" or name_of("forward", "last"))}
     ${part_call("evaluate")}
+//@ if behind_meets then
+    rt_release_starts(rt);
+//@ end
 }
 //@ print_parts(true)
 //@ end

@@ -5,6 +5,7 @@
 # costs one that was told of. faults.sh: failing calls, kills, crashes, damage.
 set -u
 . "$(dirname "$0")/../lib.sh"
+quick_builds=1
 . "$ROOT/tests/e2e/common.sh"
 
 data=$ROOT/LICENSE

@@ -10,6 +10,7 @@
 # FULL=1: every row, every wait left out in turn; else a sample by SEED.
 set -u
 . "$(dirname "$0")/../lib.sh"
+quick_builds=1
 . "$ROOT/tests/e2e/common.sh"
 . "$ROOT/tests/e2e/chains.sh"
 . "$ROOT/tests/cudasim/tune.sh"
@@ -543,7 +544,7 @@ fp8() {
 part llama llama
 part rows:llama rows llama tiny_llama 1
 part library_sums:llama turn 0 2 library_sums
-part faults:llama faults
+part faults:llama turn 1 2 faults
 part unordered:llama turn 1 2 unordered
 part unmet:llama turn 0 2 unmet
 part tuning:llama turn 1 2 tuning

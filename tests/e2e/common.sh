@@ -14,9 +14,12 @@ generate() {
 #   copy of the runtime in which one file is another compiles that one.
 # - The first trainer built with these variables leaves its runtime's objects to those that follow,
 #   whose make finds them up to date.
+# - quick_builds=1, of a suite that compares trainers with each other: without FULL they are compiled
+#   with -O1, in half the time. Optimisation changes no bit, which tests/ops/bits.sh shows.
 build_trainer() {
     local dir=$1 build=$1/build runtime was kept= word
     local variables=(CC="$ROOT/tests/cc_cached" "${ISA_MAKE[@]}" "${@:2}")
+    [ "${quick_builds:-0}$FULL" != 10 ] || variables=(CFLAGS="-O1 -march=$ISA_ARCH" "${variables[@]}")
     runtime=$(sed -n 's/^RUNTIME ?= //p' "$dir/Makefile")
     for word in "${@:2}"; do
         case $word in

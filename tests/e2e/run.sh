@@ -5,6 +5,7 @@
 # parameters. FULL=1 takes a larger sample.
 set -u
 . "$(dirname "$0")/../lib.sh"
+quick_builds=1
 . "$ROOT/tests/e2e/common.sh"
 . "$ROOT/tests/e2e/param_counts.sh"
 . "$ROOT/tests/e2e/equal_bits.sh"
@@ -46,21 +47,21 @@ part param_counts param_counts
 part shipped shipped
 part outside_user outside_user
 part outside_examples outside_examples
-part outside_formulas outside_formulas
-part chains chains
+part outside_formulas turn 1 2 outside_formulas
+part chains turn 0 2 chains
 part outside_optimizer outside_optimizer
 part outside_optimizer_rules outside_optimizer_rules
 part outside_optimizer_copies outside_optimizer_copies
-part outside_optimizer_matrices outside_optimizer_matrices
+part outside_optimizer_matrices turn 0 2 outside_optimizer_matrices
 part outside_moved_ops outside_moved_ops
 part outside_builtin outside_builtin
-part outside_platform outside_platform
+part outside_platform turn 1 2 outside_platform
 part outside_allocations outside_allocations
 part divided divided
 part resident resident
 part library turn 0 2 library
 part two_hops turn 1 2 two_hops
-part precision precision
+part precision turn 1 2 precision
 part precision_split turn 0 3 precision_split
 part precision_overflow turn 1 3 precision_overflow
 part loss_text loss_text
@@ -72,7 +73,7 @@ part evaluate turn 1 2 evaluate
 part fine_tuning turn 0 2 fine_tuning
 part new_rows turn 1 2 new_rows
 part planted_numbers planted_numbers
-part parts parts_suite
-part both_axes both_axes_suite
+part parts turn 0 2 parts_suite
+part both_axes turn 1 2 both_axes_suite
 part equal_bits equal_bits_suite
 finish

@@ -15,6 +15,7 @@
 #   tests/matrix/run.sh hash           all fields, and bits of each; 'hash_mesh.*': those that match
 set -u
 . "$(dirname "$0")/../lib.sh"
+quick_builds=1
 . "$ROOT/tests/e2e/common.sh"
 here=$ROOT/tests/matrix
 lua=$BUILD/tests/matrix/matrix_lua

@@ -3,7 +3,7 @@
 # Plants one fault at a time in a copy of an op folder and demands that op_test finds
 # it: a test that cannot fail proves nothing. In: the op_test binary. Out: exit 1 if a
 # fault was missed, or if the op without a fault already fails. FULL=1: all of them; else every
-# eighth, from one on that SEED chooses.
+# sixteenth, from one on that SEED chooses.
 set -u
 op_test=$1
 ops=$(cd "$(dirname "$0")/../../templates/ops" && pwd)
@@ -11,13 +11,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 missed=0
 number=0
-turn=$((${SEED:-1} % 8))
+turn=$((${SEED:-1} % 16))
 
 # fault OP FILE SED WHAT [TESTED]: the sed script is the fault; TESTED: the op whose
 # tests run. A fault of cuda.cu is looked for on the simulated device.
 fault() {
     number=$((number + 1))
-    if [ "${FULL:-0}" != 1 ] && [ -n "$3" ] && [ $((number % 8)) != $turn ]; then
+    if [ "${FULL:-0}" != 1 ] && [ -n "$3" ] && [ $((number % 16)) != $turn ]; then
         sed "$3" "$ops/$1/$2" | cmp -s - "$ops/$1/$2" || return 0 # it can be planted
         echo "faults: \"$3\" changes nothing in $1/$2"
         missed=$((missed + 1))

@@ -19,12 +19,12 @@ count_program() {
 }
 
 # models, choices of each architecture and of each in parts, cases of `auto`. Under sanitizers a
-# memory error in the passes shows in any model: a quarter of the sample.
-counts=(40 3 3 20)
+# memory error in the passes shows in any model: a third of the sample.
+counts=(24 2 2 12)
 if [ "$FULL" = 1 ]; then
     counts=(600 24 24 20 3)
 elif grep -qs '^FSDPGEN_SANITIZE:.*=.' "$BUILD/CMakeCache.txt"; then
-    counts=(10 1 1 5)
+    counts=(8 1 1 4)
 fi
 count_program test_plan "$BUILD/tests/plan/test_plan" "${counts[0]}" "$SEED"
 count_program test_models "$BUILD/tests/plan/test_models" "$here" "${counts[1]}" "$SEED"

@@ -4,6 +4,7 @@
 # memory checkers: what a job does when something is wrong. First the runtime alone (toy.sh).
 set -u
 . "$(dirname "$0")/../lib.sh"
+quick_builds=1
 . "$ROOT/tests/e2e/common.sh"
 . "$ROOT/tests/runtime/toy.sh"
 . "$ROOT/tests/runtime/outputs.sh"
