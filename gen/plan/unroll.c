@@ -363,16 +363,15 @@ static void unroll_evaluation(Unroller *training)
 }
 
 /* Meets wait for the collectives before them on their stream. What is started ahead goes
- * behind a meet then, and moves while the parts compute until the next one. It would wait
- * for long in a span that has none. */
+ * behind a meet then, and moves while the parts compute until the next one. */
 static bool starts_behind_meets(const Gen *g)
 {
     const Program *p = &g->prog;
+    bool meets = false;
 
     for (int k = 0; k < p->ins.count; k++)
-        if (p->ins.items[k].kind == INS_SPAN && !p->ins.items[k].group)
-            return false;
-    return g->model.target->device;
+        meets |= p->ins.items[k].kind == INS_SPAN && p->ins.items[k].group;
+    return meets && g->model.target->device;
 }
 
 void unroll_step(Gen *g)

@@ -554,6 +554,7 @@ part graphs turn 0 2 graphs
 part machines machines
 part matrices turn 1 2 matrices
 part shared_parts turn 0 3 shared_parts
+part held_starts turn 1 2 held_starts
 part cudnn_attention turn 0 2 cudnn_attention
 part gpt2 turn 1 2 gpt2
 part structure turn 0 2 structure

@@ -18,6 +18,7 @@
  *   CUDASIM_ARCH=NN: its architecture (90); CUDASIM_MULTIPROCESSORS=N: how many (132)
  *
  *   CUDASIM_CTAS=FILE: gets what communicators may take (sim_nccl.h)
+ *   CUDASIM_ORDER=FILE: gets the calls of collectives in their order (sim_nccl.h)
  *
  *   CUDASIM_ALGORITHMS=N: that cuBLASLt has for a product (5; see sim_cublaslt.c) */
 #ifndef SIM_CUDART_H

@@ -12,7 +12,8 @@
  *
  * The file that CUDASIM_CTAS names gets a line for each rank of each communicator that is
  * used, with its first call and the blocks that it may take: "send of 4 ranks: 8"; 0: as
- * many as the library likes.
+ * many as the library likes. That of CUDASIM_ORDER gets a line for each call that is
+ * enqueued or captured, with the process: "4711 send".
  *
  * Not shown: transports, how much slower kernels are beside a collective, deadlocks of
  * communicators that share channels, errors that NCCL finds by itself. */

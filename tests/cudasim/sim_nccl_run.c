@@ -301,6 +301,17 @@ static void tell_ctas(ncclComm_t c, Kind kind)
     fclose(f);
 }
 
+static void tell_order(Kind kind)
+{
+    const char *path = getenv("CUDASIM_ORDER");
+    FILE *f = path ? fopen(path, "a") : NULL;
+
+    if (!f)
+        return;
+    fprintf(f, "%d %s\n", (int)getpid(), kind_names[kind]);
+    fclose(f);
+}
+
 /* Nothing orders kernels of several communicators on several streams: ranks may wait for
  * each other. NCCL's own order would, but a graph that was captured with it ends the
  * process when it is uploaded (NCCL 2.28.9, driver 580.159, H100). */
@@ -332,6 +343,7 @@ void sim_nccl_enqueue(Call *call, SimStream *s)
                  kind_names[call->part[0].kind]);
     check_order(s);
     tell_ctas(call->comm, call->part[0].kind);
+    tell_order(call->part[0].kind);
     sim_enqueue(s, &work);
 }
 
