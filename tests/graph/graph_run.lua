@@ -51,12 +51,20 @@ local function dims_of(text)
     return dims
 end
 
+-- "<whole, cut:1:8>": what a part has along each axis; nil: no parts.
+local function part_of(text)
+    local states, list = text:match("<(.-)>"), {}
+    for state in (states or ""):gmatch("[^, ]+") do list[#list + 1] = state end
+    return states and list
+end
+
 local function node_of(line)
     local left, op, ins, rest = line:match("^    (.-) = ([%w_]+)%((.-)%)(.*)$")
+    left = left:gsub("%b<>", function(states) return (states:gsub(",", "")) end)
     local node = { op = op, out = {}, ins = {}, attrs = {} }
     for name, dtype, shape, adds in (left .. ","):gmatch("([%w_]+) ([%w_]+) (%b[])([^,]*),") do
         node.out[#node.out + 1] = { name = name, shape = dims_of(shape), dtype = dtype,
-                                    adds = adds:find("adds") ~= nil, part = adds:match("<(.-)>") }
+                                    adds = adds:find("adds") ~= nil, part = part_of(adds) }
     end
     for name in ins:gmatch("[%w_-]+") do node.ins[#node.ins + 1] = name end -- "-": omitted
     for key, value in rest:gmatch(" ([%w_]+)=(%S+)") do
@@ -69,9 +77,9 @@ local function node_of(line)
     return node
 end
 
--- Nodes of the setup, classes, and of a graph in parts how many.
+-- Nodes of the setup, classes, and the axes of a graph in parts: { { name, parts }, ... }
 local function parse(file)
-    local setup, classes, class, part, parts = {}, {}, nil, "setup", 1
+    local setup, classes, class, part, axes = {}, {}, nil, "setup", {}
     for line in io.lines(file) do
         local name = line:match("^class ([%w_]+):")
         if name then
@@ -79,17 +87,17 @@ local function parse(file)
                       forward = {}, backward = {} }
             classes[#classes + 1] = class
         elseif line:find("^parts %a+ %d") then
-            parts = math.tointeger(line:match("%d+"))
+            axes[#axes + 1] = { name = line:match("^parts (%a+)"), parts = math.tointeger(line:match("%d+")) }
         elseif line:find("^blocks") then
             break
         elseif line:find("^  param ") then
             local p, shape = line:match("^  param (%S+) (%b[])")
             local ident = p:gsub("%.", "_")
             class.params[#class.params + 1] = { name = p, ident = ident, shape = dims_of(shape),
-                                                part = line:match("<(.-)>") }
+                                                part = part_of(line) }
         elseif line:find("^  takes ") or line:find("^  returns ") then
             local what, v, _, shape = line:match("^  (%a+) ([%w_]+) (%w+) (%b[])")
-            table.insert(class[what], { name = v, shape = dims_of(shape), part = line:match("<(.-)>") })
+            table.insert(class[what], { name = v, shape = dims_of(shape), part = part_of(line) })
         elseif line:find("^  loss ") then
             class.loss = line:match("^  loss ([%w_]+)")
         elseif line:find("^  gradient of ") then
@@ -101,7 +109,7 @@ local function parse(file)
             table.insert(class and class[part] or setup, node_of(line))
         end
     end
-    return setup, classes, parts
+    return setup, classes, axes
 end
 
 -- ---- running ---------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- parts.lua OPS_FOLDERS GRAD_DUMP SPLIT_DUMP [faults]: does a graph in parts compute what the graph
--- without does? In: what --dump=grad and --dump=split print. Both run on the same random values, in
--- f64, by the ops' references: the second part by part, with meets between them. Every value that both
+-- without does? In: what --dump=grad and --dump=split print, in parts along one axis or two. Both run on
+-- the same random values, in f64, by the ops' references: the second part by part, with meets between
+-- parts that differ along one axis. Every value that both
 -- have, every gradient and the loss must agree within 1e-12 of its largest number; rows that are looked
 -- up to the bit, also where they are -0.0.
 -- With "faults": planted one at a time, each of them must show.
@@ -12,114 +13,192 @@ local run, inputs_of = graph.run, graph.inputs_of
 
 -- ---- parts of values -------------------------------------------------------------------------
 
--- Per element of part p: its place in the whole value; 0 if it is padding: "cut:1:256-6".
-local function places(part, shape, p, parts)
-    local dim, text = part:match("^cut:(%d+):([%d+]+)%-?%d*$")
-    local list = {}
-    if not dim then
-        for k = 1, shape.elems do list[k] = k end
-        return list
-    end
-    dim = math.tointeger(dim)
-    local inner, outer = 1, 1
-    for d = 1, #shape do
-        if d < dim then outer = outer * shape[d] elseif d > dim then inner = inner * shape[d] end
+local axes        -- { { name, parts }, ... }: tensor, context, or one of them
+local n_parts = 1 -- all of them; a part's number: tensor * parts along context + context
+local TENSOR, CONTEXT = 1, 2
+-- Where both axes cut one dim, a part along the inner one has a piece of what a part along the outer
+-- one has: some features of each token's part of tokens; a piece of a box of features.
+local inner_of = { tokens = TENSOR, boxes = CONTEXT }
+
+-- The number of part p along an axis.
+local function along(p, k) return k == #axes and p % axes[k].parts or p // axes[#axes].parts end
+
+-- The part with that number along an axis, and otherwise like p.
+local function beside(p, k, number)
+    return p + (number - along(p, k)) * (k == #axes and 1 or axes[#axes].parts)
+end
+
+-- Dim, sizes of sections, zeros at the end: "cut:1:256-6".
+local function cut_of(state)
+    local dim, text, pad = (state or "whole"):match("^cut:(%d+):([%d+]+)%-?(%d*)$")
+    local sections = {}
+    for size in (text or ""):gmatch("%d+") do sections[#sections + 1] = math.tointeger(size) end
+    return math.tointeger(dim), sections, math.tointeger(pad) or 0
+end
+
+-- What each part has, written as it is of a value: along each axis of what a part along the other has.
+-- A mark's features are those of the parameter.
+local function part_of_mark(mark)
+    local dim, sections = cut_of(mark[1])
+    if #axes == 1 or not dim or dim ~= cut_of(mark[2]) then return mark end
+    for i, size in ipairs(sections) do sections[i] = size // axes[2].parts end
+    return { ("cut:%d:%s"):format(dim, table.concat(sections, "+")), mark[2] }
+end
+
+-- The piece that number `number` of `parts` has of a list with these dims; 0: padding.
+local function piece(list, dims, dim, sections, number, parts)
+    local inner, outer, cut, size = 1, 1, {}, 0
+    for d = 1, #dims do
+        if d < dim then outer = outer * dims[d] elseif d > dim then inner = inner * dims[d] end
     end
     for o = 0, outer - 1 do
         local at = 0
-        for size in text:gmatch("%d+") do
-            local piece = size // parts
-            for i = at + p * piece, at + (p + 1) * piece - 1 do
-                local first = i < shape[dim] and (o * shape[dim] + i) * inner
-                for k = 1, inner do list[#list + 1] = first and first + k or 0 end
+        size = 0
+        for _, section in ipairs(sections) do
+            local each = section // parts
+            for i = at + number * each, at + (number + 1) * each - 1 do
+                local first = i < dims[dim] and (o * dims[dim] + i) * inner
+                for k = 1, inner do cut[#cut + 1] = first and list[first + k] or 0 end
             end
-            at = at + math.tointeger(size)
+            at, size = at + section, size + each
         end
     end
-    return list
+    dims = { table.unpack(dims) }
+    dims[dim] = size
+    return cut, dims
 end
 
-local function piece_of(whole, part, p, parts)
-    local list, v = places(part, whole.shape, p, parts), { shape = { table.unpack(whole.shape) } }
+-- Per element of part p: its place in the whole value; 0 if it is padding. And the shape of the part.
+local function places(part, shape, p, inner)
+    local list, dims = {}, { table.unpack(shape) }
+    for k = 1, shape.elems do list[k] = k end
+    for _, k in ipairs(#axes == 1 and { 1 } or { 3 - inner, inner }) do
+        local dim, sections = cut_of(part[k])
+        if dim and #axes == 2 and k ~= inner and dim == cut_of(part[inner]) then
+            for i, size in ipairs(sections) do sections[i] = size * axes[inner].parts end
+        end
+        if dim then list, dims = piece(list, dims, dim, sections, along(p, k), axes[k].parts) end
+    end
+    return list, dims
+end
+
+local function piece_of(whole, part, p, inner)
+    local list, shape = places(part, whole.shape, p, inner)
+    local v = { shape = shape }
     for k, from in ipairs(list) do v[k] = whole[from] or 0.0 end
-    local dim, pad = part:match("^cut:(%d+):[%d+]+%-?(%d*)$")
-    dim = math.tointeger(dim)
-    if dim then v.shape[dim] = (v.shape[dim] + (tonumber(pad) or 0)) // parts end
-    v.shape.elems = #v
+    shape.elems = #v
     return v
 end
 
--- What is wrong with the parts of a value, or nil.
-local function difference(name, part, whole, values, parts)
-    local largest = 1.0
-    for k = 1, #whole do largest = math.max(largest, math.abs(whole[k])) end
-    for p = 0, parts - 1 do
-        local list = places(part, whole.shape, p, parts)
+-- The sum of a value's summands, along the axes along which it has some.
+local function summed(part, values, name, p, k, axis)
+    axis = axis or 1
+    if axis > #axes then return values[p][name][k] end
+    if part[axis] ~= "partial" then return summed(part, values, name, p, k, axis + 1) end
+    local sum = 0.0
+    for number = 0, axes[axis].parts - 1 do
+        sum = sum + summed(part, values, name, beside(p, axis, number), k, axis + 1)
+    end
+    return sum
+end
+
+-- Calls f(what part p has, its place in the whole) until that is false. What is wrong, or nil: the part, or
+-- what f says, of the second way in which parts may lie, if `inner` does not say which.
+local function each_element(name, part, whole, values, inner, f)
+    local wrong
+    for p = 0, n_parts - 1 do
+        local list = places(part, whole.shape, p, inner or TENSOR)
         local v = values[p][name]
         if #v ~= #list then return ("%s: %d elements, not %d"):format(name, #v, #list) end
         for k, at in ipairs(list) do
-            local got = v[k]
-            if part == "partial" then
-                got = 0.0
-                for q = 0, parts - 1 do got = got + values[q][name][k] end
-            end
-            local want = whole[at] or 0.0
-            if not (math.abs(got - want) <= (at > 0 and 1e-12 or 0) * largest) then
-                return ("%s of part %d: %.17g, not %.17g"):format(name, p, got, want)
-            end
+            wrong = wrong or f(p, k, at)
         end
+        if wrong then break end
     end
+    if wrong and not inner and #axes == 2 then return each_element(name, part, whole, values, CONTEXT, f) end
+    return wrong
+end
+
+-- What is wrong with the parts of a value, or nil.
+local function difference(name, part, whole, values, inner)
+    local largest = 1.0
+    for k = 1, #whole do largest = math.max(largest, math.abs(whole[k])) end
+    local partial = part[1] == "partial" or part[2] == "partial"
+    return each_element(name, part, whole, values, inner, function(p, k, at)
+        local got = partial and summed(part, values, name, p, k) or values[p][name][k]
+        local want = whole[at] or 0.0
+        if not (math.abs(got - want) <= (at > 0 and 1e-12 or 0) * largest) then
+            return ("%s of part %d: %.17g, not %.17g"):format(name, p, got, want)
+        end
+    end)
 end
 
 -- What a sum over parts is that must be the whole value to the bit: that of rows which one part has.
-local function other_bits(name, part, whole, values, parts)
-    for p = 0, parts - 1 do
-        for k, at in ipairs(places(part, whole.shape, p, parts)) do
-            local got = values[p][name][k]
-            if string.pack("d", got) ~= string.pack("d", whole[at]) then
-                return ("%s of part %d: %a is not %a"):format(name, p, got, whole[at])
-            end
+local function other_bits(name, part, whole, values)
+    return each_element(name, part, whole, values, nil, function(p, k, at)
+        local got = values[p][name][k]
+        if string.pack("d", got) ~= string.pack("d", whole[at]) then
+            return ("%s of part %d: %a is not %a"):format(name, p, got, whole[at])
         end
-    end
+    end)
 end
 
 -- ---- a class in parts ------------------------------------------------------------------------
 
-local function run_meet(node, values, parts)
-    local name, o = node.ins[1], node.out[1]
+local function axis_of(node)
+    for k, axis in ipairs(axes) do
+        if axis.name == node.attrs.axis then return k end
+    end
+    error(node.out[1].name .. " meets along " .. node.attrs.axis)
+end
+
+-- The parts that differ from part `first` along axis k only.
+local function run_meet_of(node, values, first, k)
+    local name, o, parts = node.ins[1], node.out[1], axes[k].parts
     local n = { parts = parts, from = node.attrs.from, to = node.attrs.to, x = {}, y = {},
-                shape = values[0][name].shape }
-    for p = 1, parts do
-        n.x[p], n.y[p] = values[p - 1][name], { shape = o.shape }
+                shape = values[first][name].shape }
+    for number = 0, parts - 1 do
+        n.x[number + 1] = values[beside(first, k, number)][name]
+        n.y[number + 1] = { shape = o.shape }
     end
     graph.rule(node.op).reference(n)
-    for p = 0, parts - 1 do
-        local v, first = n.y[p + 1], o.name:gsub("_%d+$", "")
+    for number = 0, parts - 1 do
+        local v, of, base = n.y[number + 1], values[beside(first, k, number)], o.name:gsub("_%d+$", "")
         if o.adds then
-            local before = values[p][first .. " so far"] or values[p][first]
-            for k = 1, #v do v[k] = v[k] + before[k] end
-            values[p][first .. " so far"] = v
+            local before = of[base .. " so far"] or of[base]
+            for i = 1, #v do v[i] = v[i] + before[i] end
+            of[base .. " so far"] = v
         end
-        values[p][o.name] = v
+        of[o.name] = v
     end
 end
 
-local function run_parts(class, inputs, parts, is_meet)
-    local values, part = {}, {}
-    for _, list in ipairs { class.params, class.takes } do
-        for _, v in ipairs(list) do part[v.ident or v.name] = v.part end
+local function run_meet(node, values)
+    local k = axis_of(node)
+    for p = 0, n_parts - 1 do
+        if along(p, k) == 0 then run_meet_of(node, values, p, k) end
     end
-    for p = 0, parts - 1 do
+end
+
+local function run_parts(class, inputs, is_meet)
+    local values, part, inner = {}, {}, {}
+    for _, v in ipairs(class.takes) do part[v.name], inner[v.name] = v.part, inner_of.tokens end
+    for _, v in ipairs(class.params) do
+        part[v.ident], inner[v.ident] = part_of_mark(v.part), inner_of.boxes
+    end
+    for p = 0, n_parts - 1 do
         values[p] = {}
-        for name, v in pairs(inputs) do values[p][name] = piece_of(v, part[name] or "whole", p, parts) end
-        values[p].part = { p, shape = { 1, elems = 1 } }
+        for name, v in pairs(inputs) do
+            values[p][name] = piece_of(v, part[name] or {}, p, inner[name] or TENSOR)
+        end
+        values[p].part = { along(p, 1), shape = { 1, elems = 1 } }
     end
     for _, nodes in ipairs { class.forward, class.backward } do
         for _, node in ipairs(nodes) do
             if is_meet(node) then
-                run_meet(node, values, parts)
+                run_meet(node, values)
             else
-                for p = 0, parts - 1 do run({ node }, values[p], class) end
+                for p = 0, n_parts - 1 do run({ node }, values[p], class) end
             end
         end
     end
@@ -148,40 +227,55 @@ local function has_copies(class)
     end
 end
 
--- Differences, and how many values were compared.
-local function check_class(class, split, setup, parts)
-    local inputs, bad, count = inputs_of(class, setup), {}, 0
+-- Have the parts' pieces more than the whole value?
+local function has_more(part, v, whole)
+    local elems = #v
+    for k, state in ipairs(part) do
+        if cut_of(state) then elems = elems * axes[k].parts end
+    end
+    return elems > #whole
+end
+
+-- Random inputs of a class, and all values without parts.
+local function run_whole(class, setup)
+    local inputs = inputs_of(class, setup)
     for _, p in ipairs(class.params) do
         for k = 3, #inputs[p.ident], 7 do inputs[p.ident][k] = -0.0 end
     end
     local whole = inputs_of(class, {}, inputs)
     run(class.forward, whole)
     run(class.backward, whole)
-    local values, out = run_parts(split, inputs, parts, is_meet), outputs_of(split)
-    local function same(name, part, like)
-        bad[#bad + 1] = difference(name, part, whole[like], values, parts)
+    return inputs, whole
+end
+
+-- Differences, and how many values were compared.
+local function check_class(class, split, inputs, whole)
+    local bad, count = {}, 0
+    local values, out = run_parts(split, inputs, is_meet), outputs_of(split)
+    local function same(name, part, like, inner)
+        bad[#bad + 1] = difference(name, part, whole[like], values, inner)
         count = count + 1
     end
     local copies = has_copies(split)
     for name in pairs(outputs_of(class)) do
         local o = out[name]
-        if o and not (copies and #values[0][name] * parts > #whole[name] and o.part:find "^cut") then
+        if o and not (copies and has_more(o.part, values[0][name], whole[name])) then
             same(name, o.part, name)
         end
     end
     local of_whole = outputs_of(class)
     for name, o in pairs(out) do
         if is_meet_of(o) and of_whole[o.of] and of_whole[o.of].op == "embed" then
-            bad[#bad + 1] = other_bits(name, o.part, whole[o.of], values, parts)
+            bad[#bad + 1] = other_bits(name, o.part, whole[o.of], values)
             count = count + 1
         end
     end
     for i, v in ipairs(class.returns) do
         local name = split.returns[i].name
-        same(name, split.returns[i].part, v.name)
+        same(name, split.returns[i].part, v.name, TENSOR)
     end
-    if class.loss then same(split.loss, "whole", class.loss) end
-    for p, d in pairs(class.grads) do same(split.grads[p], out[split.grads[p]].part, d) end
+    if class.loss then same(split.loss, {}, class.loss, TENSOR) end
+    for p, d in pairs(class.grads) do same(split.grads[p], out[split.grads[p]].part, d, CONTEXT) end
     table.sort(bad)
     return bad, count
 end
@@ -189,7 +283,7 @@ end
 -- ---- faults ----------------------------------------------------------------------------------
 
 -- A list of { name, plant }; plant changes a class and returns what undoes it.
-local function faults_of(class, parts)
+local function faults_of(class)
     local list = {}
     local function set(name, t, key, value)
         list[#list + 1] = { name, function()
@@ -199,10 +293,14 @@ local function faults_of(class, parts)
         end }
     end
     for _, p in ipairs(class.params) do
-        if p.part:find("+", 1, true) then -- q, k and v cut as one
-            local dim = p.part:match("^cut:(%d+)")
-            set(p.name .. " is cut across its sections", p, "part",
-                ("cut:%s:%d"):format(dim, p.shape[math.tointeger(dim)]))
+        for k, state in ipairs(p.part) do
+            local dim, sections = cut_of(state)
+            local all = 0
+            for _, size in ipairs(sections) do all = all + size end
+            if #sections > 1 then -- q, k and v cut as one
+                set(("%s is cut across its sections along %s"):format(p.name, axes[k].name), p.part, k,
+                    ("cut:%d:%d"):format(dim, all))
+            end
         end
     end
     for _, nodes in ipairs { class.forward, class.backward } do
@@ -217,6 +315,7 @@ local function faults_of(class, parts)
                     local early = { op = after.op, ins = { node.ins[1], after.ins[2] }, attrs = {},
                                     out = { { name = "early", shape = { table.unpack(after.out[1].shape) } } } }
                     local shape = early.out[1].shape
+                    local parts = axes[axis_of(node)].parts
                     shape[1] = shape[1] * parts
                     shape.elems = after.out[1].shape.elems * parts
                     nodes[i] = early
@@ -341,11 +440,45 @@ local function op_faults(class, list)
     return list
 end
 
-local function check_faults(class, split, setup, parts)
-    local missed, list = {}, op_faults(split, faults_of(split, parts))
+-- Of two axes: each taken for the other.
+local function axes_faults(class, list)
+    local function swap(what, t, key, other)
+        list[#list + 1] = { what, function()
+            local old = t[key]
+            t[key] = other
+            return function() t[key] = old end
+        end }
+    end
+    if #class.takes > 0 then swap("parts of features have tokens in a row", inner_of, "tokens", CONTEXT) end
+    for _, p in ipairs(class.params) do
+        local dim = cut_of(p.part[1])
+        if dim and dim == cut_of(p.part[2]) then
+            swap("boxes are features of pieces", inner_of, "boxes", TENSOR)
+            break
+        end
+    end
+    local seen = {}
+    for _, nodes in ipairs { class.forward, class.backward } do
+        for _, node in ipairs(nodes) do
+            local a = node.attrs
+            local what = is_meet(node) and ("%s %s %s"):format(a.axis, a.from, a.to):gsub("(cut:%d):[%d+-]+", "%1")
+            if what and not seen[what] and node.ins[1] ~= "starts" then -- one of each kind; starts repeat
+                seen[what] = true
+                swap("along the other axis: " .. node.out[1].name, node.attrs, "axis",
+                     axes[3 - axis_of(node)].name)
+            end
+        end
+    end
+    return list
+end
+
+local function check_faults(class, split, setup)
+    local missed, list = {}, faults_of(split)
+    list = (#axes == 1 and op_faults or axes_faults)(split, list)
+    local inputs, whole = run_whole(class, setup)
     for _, fault in ipairs(list) do
         local undo = fault[2]()
-        local ok, bad = pcall(check_class, class, split, setup, parts)
+        local ok, bad = pcall(check_class, class, split, inputs, whole)
         if ok and #bad == 0 then missed[#missed + 1] = "missed: " .. fault[1] end
         undo()
     end
@@ -353,15 +486,21 @@ local function check_faults(class, split, setup, parts)
 end
 
 local setup_nodes, classes = graph.parse(arg[2])
-local _, split, parts = graph.parse(arg[3])
+local split, _
+_, split, axes = graph.parse(arg[3])
+for _, axis in ipairs(axes) do n_parts = n_parts * axis.parts end
 local setup, failed, total = {}, false, 0
 run(setup_nodes, setup)
 for i, class in ipairs(classes) do
-    local check = arg[4] == "faults" and check_faults or check_class
-    local bad, count = check(class, split[i], setup, parts)
-    print(("%s %s: %d parts, %d %s"):format(#bad == 0 and "good" or "bad", class.name, parts, count,
+    local bad, count
+    if arg[4] == "faults" then
+        bad, count = check_faults(class, split[i], setup)
+    else
+        bad, count = check_class(class, split[i], run_whole(class, setup))
+    end
+    print(("%s %s: %d parts, %d %s"):format(#bad == 0 and "good" or "bad", class.name, n_parts, count,
                                             arg[4] or "values"))
     for k = 1, math.min(#bad, 5) do print("  " .. bad[k]) end
     failed, total = failed or #bad > 0, total + count
 end
-os.exit(not failed and total > 0 and parts > 1 and #classes > 0 and 0 or 1)
+os.exit(not failed and total > 0 and n_parts > 1 and #classes > 0 and 0 or 1)

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh: a graph in parts is the graph without. The generator checks its invariants on each.
 
-# parts_of NAME AXIS PARTS FAULTS ARGS...: 1 part: the same text; more: the same numbers, in f64.
+# parts_of NAME PARTS FAULTS ARGS...: tensor=1: the same text; more, "tensor=2,context=4": the same numbers,
+# in f64.
 parts_of() {
-    local name="$1, $3 parts of $2" axis=$2 parts=$3 faults=$4
-    shift 4
+    local name="$1, parts of $2" parts=$2 faults=$3
+    shift 3
     "$FSDPGEN" "$@" --dump=grad >"$WORK/grad" 2>"$WORK/err" &&
-        "$FSDPGEN" "$@" --dump=split --set "parts.$axis=$parts" >"$WORK/split" 2>"$WORK/err" ||
+        "$FSDPGEN" "$@" --dump=split --set "parts={$parts}" >"$WORK/split" 2>"$WORK/err" ||
         { bad "$name" "$WORK/err"; return; }
-    if [ "$parts" = 1 ]; then
+    if [ "$parts" = tensor=1 ]; then
         check "$name" cmp "$WORK/grad" "$WORK/split"
         return
     fi
@@ -82,6 +83,14 @@ padded 264 8 33      # 7 parts of 40 leave the last none
 padded 281 8 40
 padded 29 8 4
 
+# both_axes NAME llama|gpt2 PARTS FAULTS: the same model in as many parts, along both axes; four of llama have
+# copies of key and value heads
+both_axes() {
+    local tensor=$(((turn + n) % 4 < 2 ? 2 : $3 / 2)) heads=()
+    [ "$2$3" = llama4 ] && heads=(--set model.kv_heads=$tensor)
+    parts_of "$1" tensor=$tensor,context=$(($3 / tensor)) "$4" "$models/tiny_$2.lua" "${args[@]}" "${heads[@]}"
+}
+
 ops=$ROOT/templates/ops
 lua_flags=$(pkg-config --cflags --libs lua5.4 2>/dev/null || pkg-config --cflags --libs lua-5.4)
 # shellcheck disable=SC2086
@@ -95,11 +104,14 @@ if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" $lua_flags >"$WORK/err" 2>&1; the
         for parts in 1 2 4 8; do
             for family in llama gpt2; do
                 random_model $family $parts
+                name="random $family $n"
                 faults=$((FULL || n % 4 == turn))
-                parts_of "random $family $n" tensor $parts $faults "$models/tiny_$family.lua" "${args[@]}"
+                parts_of "$name" tensor=$parts $faults "$models/tiny_$family.lua" "${args[@]}"
+                [ $parts -lt 4 ] || [ $((FULL || (n + turn) % 2)) = 0 ] ||
+                    both_axes "$name" $family $parts $((FULL || n % 4 == (turn ^ 1)))
                 pick 1 $(((parts + 1) / 2)) "" # fewer key and value heads than parts, so some are repeated
                 [ $family = llama ] && [ -n "$picked" ] && args+=(--set model.kv_heads=$picked)
-                [ $parts = 1 ] || parts_of "random $family $n" context $parts $((FULL || (n + 1) % 4 == turn)) \
+                [ $parts = 1 ] || parts_of "$name" context=$parts $((FULL || (n + 1) % 4 == turn)) \
                     "$models/tiny_$family.lua" "${args[@]}"
                 n=$((n + 1))
             done
