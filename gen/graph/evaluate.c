@@ -5,18 +5,30 @@
  * node.
  *
  * In parts, the op computes a part's piece of the logits, or, where parts have tokens,
- * the logits as a summand that only the part with the token has; and a meet makes them
- * whole.
+ * the loss of these and the logits as a summand that only the part with the token has;
+ * and meets make them whole.
  *
  * The rule says which op that is: its `evaluates` names the op whose loss it makes. Its
  * inputs are that op's, by name, and `row`; so are its attributes. It reads what the
- * forward leaves for the backward. The node is not part of the class's graph nor of the
+ * forward leaves for the backward; what meets bring for the backward, meets bring here
+ * again. The node is not part of the class's graph nor of the
  * numerics hash, because training uses none of its results. If no rule evaluates the
  * loss, the trainer reports that it cannot evaluate. */
 #include "graph/builder.h"
 #include "ops/ops.h"
 
 #include <string.h>
+
+typedef struct Evaluation {
+    Gen *g;
+    Class *c;
+    const Node *loss; /* whose inputs and attributes it takes */
+    struct {
+        Node **items;
+        int count, cap;
+    } nodes;
+    int64_t scratch_bytes; /* so far */
+} Evaluation;
 
 /* An op and its forms make the same loss, so one op evaluates all of them. */
 static const OpRule *evaluator_of(const Gen *g, const OpRule *op)
@@ -109,28 +121,86 @@ static bool outlives_forward(const Value *v)
             (v->loc == LOC_SAVED && v->def->phase == PHASE_FORWARD));
 }
 
-static void take_inputs(Gen *g, Class *c, const Node *loss, Node *n)
+static void take_scratch(Evaluation *x, Value *v)
 {
+    v->loc = LOC_SCRATCH;
+    v->offset_bytes = x->scratch_bytes;
+    x->scratch_bytes += round_up(v->bytes, ARENA_ALIGN_BYTES);
+}
+
+/* Adds a node from one value to one: `out`, of which only what the op's rule says is
+ * still to be known. */
+static void add_node(Evaluation *x, const Node *like, Value *in, Value *out)
+{
+    Gen *g = x->g;
+    Node *n = gen_alloc(g, sizeof *n);
+
+    *n = *like;
+    n->id = -1;
+    n->name = out->name;
+    n->phase = PHASE_EVALUATE;
+    n->n_in = n->n_out = 1;
+    n->in = gen_alloc(g, sizeof *n->in);
+    n->out = gen_alloc(g, sizeof *n->out);
+    n->add = gen_alloc(g, sizeof *n->add);
+    n->in[0] = in;
+    n->out[0] = out;
+    infer_node(g, n);
+    out->id = -1;
+    out->kind = VAL_NODE;
+    out->def = n;
+    out->def_out = 0;
+    *gen_push(g, &x->nodes) = n;
+}
+
+/* The value as evaluation finds it: the forward leaves it, or meets bring it again. NULL:
+ * neither. */
+static Value *found(Evaluation *x, Value *v)
+{
+    const Node *n = v->kind == VAL_NODE ? v->def : NULL;
+    Value *in, *again;
+
+    if (outlives_forward(v))
+        return v;
+    if (!n || !(n->op->collective || n->op == ops_role(x->g, "copy")))
+        return NULL;
+    in = found(x, n->in[0]);
+    if (!in)
+        return NULL;
+    again = gen_alloc(x->g, sizeof *again);
+    *again = *v;
+    add_node(x, n, in, again);
+    take_scratch(x, again);
+    return again;
+}
+
+/* False: evaluation does not find some input. */
+static bool take_inputs(Evaluation *x, Node *n)
+{
+    Gen *g = x->g;
     const OpRule *op = n->op;
 
     n->in = gen_alloc(g, sizeof *n->in * (size_t)op->n_in);
     for (int i = 0; i < op->n_in; i++) {
         const char *name = op->in[i].name;
-        Value *v = is_number(name) ? NULL : input_of(loss, name);
+        Value *v = is_number(name) ? NULL : input_of(x->loss, name);
 
+        if (v && !(v = found(x, v)))
+            return false;
         if (!strcmp(name, data_names[DATA_ROW]))
-            v = number_value(g, c, DATA_ROW, 0);
+            v = number_value(g, x->c, DATA_ROW, 0);
         for (int a = 0; !strcmp(name, data_names[DATA_PART]) && a < N_PARTS_AXES; a++)
-            if (has_tokens(loss, a))
-                v = number_value(g, c, DATA_PART, a);
+            if (has_tokens(x->loss, a))
+                v = number_value(g, x->c, DATA_PART, a);
         if (v)
             n->in[n->n_in++] = v;
         else if (op->in[i].optional)
             n->omitted |= 1u << i;
         else
             luaL_error(g->L, "%s: its input %s is not an input of %s, which it evaluates",
-                       op->name, name, loss->op->name);
+                       op->name, name, x->loss->op->name);
     }
+    return true;
 }
 
 static bool reads_part(const Node *n)
@@ -219,13 +289,12 @@ static const Cut *cut_of_inputs(const Node *n, PartsAxis axis)
     return NULL;
 }
 
-/* A part has a piece of the logits, or a summand: it goes to scratch, and the node
- * returned makes the whole of it. */
-static Node *whole_logits(Gen *g, Value *piece, PartsAxis axis)
+/* A part has a piece, or a summand: it goes to scratch, and a meet makes the whole of it.
+ */
+static Value *add_whole(Evaluation *x, Value *piece, PartsAxis axis)
 {
-    const OpRule *op = ops_role(g, "collective");
+    Gen *g = x->g;
     Value *whole = gen_alloc(g, sizeof *whole);
-    Node *meet = gen_alloc(g, sizeof *meet);
     const PartState all = {0};
     const Attr attrs[] = {
         {.key = "axis", .type = ATTR_STR, .s = axis_name(parts_mesh(axis))},
@@ -233,31 +302,17 @@ static Node *whole_logits(Gen *g, Value *piece, PartsAxis axis)
         {.key = "parts", .type = ATTR_INT, .i = g->model.parts[axis]},
         {.key = "to", .type = ATTR_STR, .s = part_text(g, &all)},
     };
+    Node meet = {.op = ops_role(g, "collective"), .along = axis, .n_attrs = 4};
 
     *whole = *piece;
     whole->part[axis] = all;
-    piece->loc = LOC_SCRATCH;
+    take_scratch(x, piece);
     piece->name = gen_printf(g, "%s_%s", piece->name,
                              piece->part[axis].kind == PART_PARTIAL ? "part" : "piece");
-    *meet = (Node){.op = op,
-                   .name = whole->name,
-                   .phase = PHASE_EVALUATE,
-                   .along = axis,
-                   .n_in = 1,
-                   .n_out = 1,
-                   .n_attrs = 4};
-    meet->in = gen_alloc(g, sizeof *meet->in);
-    meet->out = gen_alloc(g, sizeof *meet->out);
-    meet->add = gen_alloc(g, sizeof *meet->add);
-    meet->attrs = gen_alloc(g, sizeof attrs);
-    memcpy(meet->attrs, attrs, sizeof attrs);
-    meet->in[0] = piece;
-    meet->out[0] = whole;
-    infer_node(g, meet);
-    whole->kind = VAL_NODE;
-    whole->def = meet;
-    whole->def_out = 0;
-    return meet;
+    meet.attrs = gen_alloc(g, sizeof attrs);
+    memcpy(meet.attrs, attrs, sizeof attrs);
+    add_node(x, &meet, piece, whole);
+    return whole;
 }
 
 /* What a part along the axis has of each output. False: the inputs do not lie as the rule
@@ -282,61 +337,55 @@ static bool place_outputs(const Node *n, PartsAxis axis)
     return whole || cut;
 }
 
-/* The evaluation's nodes: the op, and in parts the meets after it, summands first. False:
- * its inputs do not lie as its rule cuts it. */
-static bool add_nodes(Gen *g, Class *c, Node *n)
+/* The op, and in parts the meets after it, summands first. False: its inputs do not lie as
+ * its rule cuts it. */
+static bool add_nodes(Evaluation *x, Node *n)
 {
-    Span *s = &c->evaluate;
-    int64_t end = 0;
-
-    s->nodes = gen_alloc(g, sizeof *s->nodes * (size_t)(N_PARTS_AXES * n->n_out + 1));
-    s->nodes[s->n_nodes++] = n;
+    *gen_push(x->g, &x->nodes) = n;
     for (int a = 0; a < N_PARTS_AXES; a++)
         if (!place_outputs(n, a))
             return false;
     for (int k = 0; k < n->n_out; k++) {
         Value *v = n->out[k];
 
-        for (int a = N_PARTS_AXES - 1; a >= 0; a--) {
-            if (v->part[a].kind == PART_WHOLE)
-                continue;
-            v->offset_bytes = end;
-            end += round_up(v->bytes, ARENA_ALIGN_BYTES);
-            s->nodes[s->n_nodes] = whole_logits(g, v, a);
-            v = s->nodes[s->n_nodes++]->out[0];
-        }
+        for (int a = N_PARTS_AXES - 1; a >= 0; a--)
+            if (v->part[a].kind != PART_WHOLE)
+                v = add_whole(x, v, a);
     }
-    n->workspace_offset_bytes = end;
-    s->scratch_bytes = s->live_scratch_bytes =
-        end + round_up(n->workspace_bytes, ARENA_ALIGN_BYTES);
     return true;
+}
+
+static void fill_span(Evaluation *x, Node *n)
+{
+    Span *s = &x->c->evaluate;
+
+    *s = (Span){
+        .phase = PHASE_EVALUATE, .nodes = x->nodes.items, .n_nodes = x->nodes.count};
+    n->workspace_offset_bytes = x->scratch_bytes;
+    s->scratch_bytes = s->live_scratch_bytes =
+        x->scratch_bytes + round_up(n->workspace_bytes, ARENA_ALIGN_BYTES);
+    for (int i = 0; i < s->n_nodes; i++) {
+        node_cost(x->g, s->nodes[i]);
+        s->flops += s->nodes[i]->flops;
+        s->traffic_bytes += s->nodes[i]->cost.traffic_bytes;
+        s->nodes[i]->leg = i;
+    }
 }
 
 void evaluate_class(Gen *g, Class *c)
 {
     const OpRule *op = NULL;
-    const Node *loss = evaluated(g, c, &op);
+    Evaluation x = {.g = g, .c = c, .loss = evaluated(g, c, &op)};
     Node *n;
 
-    if (!loss || (has_tokens(loss, PARTS_TENSOR) && has_tokens(loss, PARTS_CONTEXT)))
+    if (!x.loss || (has_tokens(x.loss, PARTS_TENSOR) && has_tokens(x.loss, PARTS_CONTEXT)))
         return; /* the op knows one number of a part */
     n = gen_alloc(g, sizeof *n);
     *n = (Node){.id = -1, .op = op, .name = op->name, .phase = PHASE_EVALUATE};
-    take_inputs(g, c, loss, n);
-    for (int i = 0; i < n->n_in; i++)
-        if (!outlives_forward(n->in[i]))
-            return;
-    take_attrs(g, loss, n);
-    make_outputs(g, c, loss, n);
-    c->evaluate.phase = PHASE_EVALUATE;
-    if (!add_nodes(g, c, n)) {
-        c->evaluate = (Span){0};
+    if (!take_inputs(&x, n))
         return;
-    }
-    for (int i = 0; i < c->evaluate.n_nodes; i++) {
-        node_cost(g, c->evaluate.nodes[i]);
-        c->evaluate.flops += c->evaluate.nodes[i]->flops;
-        c->evaluate.traffic_bytes += c->evaluate.nodes[i]->cost.traffic_bytes;
-        c->evaluate.nodes[i]->leg = i;
-    }
+    take_attrs(g, x.loss, n);
+    make_outputs(g, c, x.loss, n);
+    if (add_nodes(&x, n))
+        fill_span(&x, n);
 }

@@ -6,7 +6,8 @@
  * Patterns (pattern.c) are matched on each class's joint forward and backward graph,
  * largest first, then by name; nodes in order. A match must be convex, and its inner
  * values must have no other user. A fused node of forward and backward nodes belongs to
- * the backward. An attribute that the pattern does not mention takes its default.
+ * the backward, with its meets (fuse_meets.c). An attribute that the pattern does not
+ * mention takes its default.
  *
  * What changes no bit comes last, after the hash, and so is not in it: expansions in
  * place of fused nodes that the target has no kernel for (fuse_split.c), ops with the
@@ -36,11 +37,15 @@ typedef struct Matcher {
     Match m;
 } Matcher;
 
-static bool bind_value(Match *m, const Value *pattern, Value *v)
+/* Of two meets that bring the same, the match takes the one of the backward. */
+static bool bind_value(Matcher *x, const Value *pattern, Value *v)
 {
-    if (m->value[pattern->id])
-        return m->value[pattern->id] == v;
-    m->value[pattern->id] = v;
+    Value **bound = &x->m.value[pattern->id];
+
+    if (*bound && !meets_alike(x->g, *bound, v))
+        return false;
+    if (!*bound || (*bound != v && v->def->phase == PHASE_BACKWARD))
+        *bound = v;
     return true;
 }
 
@@ -77,10 +82,10 @@ static bool unify(Matcher *x, int index, Node *n, bool swap)
                            : !bind_attr(m, pn->var[i], &n->attrs[i]))
             return false;
     for (int i = 0; i < n->n_in; i++)
-        if (!bind_value(m, pn->in[i], n->in[swap ? 1 - i : i]))
+        if (!bind_value(x, pn->in[i], n->in[swap ? 1 - i : i]))
             return false;
     for (int i = 0; i < n->n_out; i++)
-        if (!bind_value(m, pn->out[i], n->out[i]))
+        if (!bind_value(x, pn->out[i], n->out[i]))
             return false;
     m->node[index] = n;
     return true;
@@ -202,7 +207,8 @@ static bool value_fits(const Matcher *x, const Value *v, Phase phase, bool *seen
 
         if (inside(x, user))
             continue;
-        if (!out || user->phase < phase || leads_back(x, user, seen))
+        if (!out || leads_back(x, user, seen) ||
+            (user->phase < phase && !meets_follow(x->c, &x->uses, user)))
             return false;
     }
     return true;
@@ -324,6 +330,7 @@ static void make_fused(Matcher *x)
     memcpy(n->replaced, x->m.node, sizeof *n->replaced * (size_t)n->n_replaced);
     for (int i = 0; i < op->n_in; i++)
         n->in[i] = x->m.value[i]; /* the first values of the pattern are its inputs */
+    meets_take(x->g, n);
     fused_attrs(x, n);
     for (int i = 0; i < op->n_out; i++) {
         n->out[i] = gen_alloc(x->g, sizeof **n->out);
@@ -346,6 +353,7 @@ static void make_fused(Matcher *x)
     for (int i = 0; i < op->n_out; i++) {
         n->out[i]->def = n;
         n->out[i]->def_out = i;
+        meets_move(&x->uses, n, n->out[i]);
     }
     n->name = n->out[0]->name;
     for (int i = 0; i < x->c->nodes.count; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pattern.h: expansions of fused ops as pattern.c records them and fuse.c matches
- * them. */
+ * them; and what fusion does about meets. */
 #ifndef PATTERN_H
 #define PATTERN_H
 
@@ -37,5 +37,15 @@ typedef struct PatternList {
 
 /* Patterns of all fused ops, the largest first, then by name. */
 void patterns_record(Gen *g, PatternList *list);
+
+/* fuse_meets.c */
+/* Are they one value, or meets of the same value that bring the same? */
+bool meets_alike(Gen *g, const Value *a, const Value *b);
+/* Can the node run in the backward? It does, or it and what follows it are meets. */
+bool meets_follow(const Class *c, const Uses *uses, const Node *n);
+/* What the fused node replaced reads the same meets as it does. */
+void meets_take(Gen *g, const Node *fused);
+/* Moves the meets that follow an output of the fused node to its phase and piece. */
+void meets_move(const Uses *uses, const Node *fused, const Value *v);
 
 #endif

@@ -135,7 +135,8 @@ static ChunkTime chunk_time(const Gen *g, const Node *n, int64_t tokens)
 static void warn_chunks_of(Gen *g, const Node *n)
 {
     const Model *m = &g->model;
-    const int64_t chunk = m->loss_chunk_tokens, all = m->micro_batch * m->seq_tokens;
+    const int64_t chunk = m->loss_chunk_tokens;
+    const int64_t all = m->micro_batch * m->seq_tokens / m->parts[PARTS_CONTEXT];
     const ChunkTime now = chunk_time(g, n, chunk);
     int64_t better = chunk;
 

@@ -422,17 +422,27 @@ static void check_pieces(const Class *c, Phase phase)
     gen_require(at == whole->n_nodes, "%s: nodes outside its pieces", c->name);
 }
 
-/* A part's piece of the logits: a meet of the same span reads it. */
-static bool is_piece(const Span *s, const Value *v)
+/* What meets bring, or take: a value in scratch of an earlier node of the same span. */
+static bool made_before(const Span *s, int node, const Value *v)
+{
+    for (int i = 0; i < node; i++)
+        for (int k = 0; k < s->nodes[i]->n_out; k++)
+            if (s->nodes[i]->out[k] == v)
+                return v->loc == LOC_SCRATCH;
+    return false;
+}
+
+static bool is_read(const Span *s, const Value *v)
 {
     for (int i = 0; i < s->n_nodes; i++)
-        if (s->nodes[i]->op->collective && s->nodes[i]->in[0] == v)
-            return v->loc == LOC_SCRATCH;
+        for (int k = 0; k < s->nodes[i]->n_in; k++)
+            if (s->nodes[i]->in[k] == v)
+                return v->loc == LOC_SCRATCH;
     return false;
 }
 
 /* Evaluation makes the loss, if the forward does not, and logits, in parts of pieces. It
- * writes nothing else, and reads only what exists after the forward. */
+ * keeps nothing else, and reads only what exists after the forward. */
 static void check_evaluate(Gen *g, const Lives *l)
 {
     const Class *c = l->c;
@@ -444,7 +454,7 @@ static void check_evaluate(Gen *g, const Lives *l)
 
         check_inferred(g, c, n);
         for (int k = 0; k < n->n_in; k++)
-            gen_require((n->op->collective && is_piece(s, n->in[k])) ||
+            gen_require(made_before(s, i, n->in[k]) ||
                             (n->in[k]->kind != VAL_DOUT && n->in[k]->loc != LOC_SCRATCH &&
                              (!n->in[k]->def || n->in[k]->def->phase < PHASE_BACKWARD)),
                         "%s: evaluation reads %s", c->name, n->in[k]->name);
@@ -452,7 +462,7 @@ static void check_evaluate(Gen *g, const Lives *l)
             losses += n->out[k]->loc == LOC_LOSS;
             logits += n->out[k]->loc == LOC_LOGITS;
             gen_require(n->out[k]->loc == LOC_LOSS || n->out[k]->loc == LOC_LOGITS ||
-                            is_piece(s, n->out[k]),
+                            is_read(s, n->out[k]),
                         "%s: evaluation writes %s", c->name, n->out[k]->name);
         }
     }

@@ -67,7 +67,8 @@ evaluate_is_training() {
     eval_batch "$file" 24 16
     mask_where "$file" "t % 24 != 5 && t % 7 != 1"
     for sets in "" "mesh.shard=4" "mesh.shard=2 documents.end_id=32" "loss.z=1e-3 loss.chunk_tokens=7" \
-        "mesh.shard=2 dtypes.param=bf16 loss.label_smoothing=0.1" "fuse=false"; do
+        "mesh.shard=2 dtypes.param=bf16 loss.label_smoothing=0.1" "fuse=false" \
+        "mesh.context=2 parts.context=4 model.heads=4 model.kv_heads=4 loss.chunk_tokens=7"; do
         k=$((k + 1))
         eval_trainer "batch$k" "seq=24 global_batch=16 $sets" || continue
         rm -rf "$WORK/eval_batch.ck"

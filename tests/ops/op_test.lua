@@ -314,7 +314,9 @@ end
 local function apply_in_chunks(plan)
     local rule, t, chunk = host.rule(plan.name), plan.node.n.t, plan.attrs.chunk
     local want = apply(plan.name, plan.inputs, plan.attrs)
-    if not chunk or chunk >= t then return want end
+    local adds = false
+    for _, operand in ipairs(rule.outputs) do adds = adds or operand.add end
+    if not adds or not chunk or chunk >= t then return want end
     local sums = {}
     for first = 0, t - 1, chunk do
         local inputs = inputs_of(plan, first, math.min(chunk, t - first))

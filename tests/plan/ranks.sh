@@ -53,6 +53,32 @@ meets_of_both 2 2 2 2
 meets_of_both 4 2 2 2
 meets_of_both 4 2 4 2
 
+# In parts of tokens alone the head's table is gathered once, for the backward: forward and backward of the loss are
+# one kernel.
+meets_of_tokens() { # C c
+    local C=$1 n=$(($1 / $2)) layers=4 dim=256 rounds=8 layer=737280 table=65536 norms
+    norms=$(((2 * layers + 1) * dim * 4))
+    want=$(((2 * layers * layer + 2 * table + n * (layers * layer + 2 * table)) * 4 * (C - n) / C + (C - n) * (norms + 8)))
+    "$FSDPGEN" plan "$ROOT/models/demo.lua" --set "parts={context=$C}" --set "mesh={context=$2}" --json \
+        >"$WORK/plan.json" 2>"$WORK/err"
+    check "meets of $C parts of tokens on $2 ranks" test "$(number met_context)" = $((rounds * want))
+}
+meets_of_tokens 2 2
+
+# Such a part has the logits of one chunk, and two numbers of each of its tokens.
+arena_of() { # CHUNK RANKS
+    "$FSDPGEN" plan "$ROOT/models/demo.lua" --set model.vocab=32768 --set parts.context=4 --set "mesh={context=$2}" \
+        --set "loss.chunk_tokens=$1" --json >"$WORK/plan.json" 2>"$WORK/err"
+    number arena
+}
+for n in 1 2 4; do
+    want=$((4 / n * 96 * (32768 * 4 + 2 * 4)))
+    check "a part of tokens has logits of one chunk, on $n ranks" \
+        test $(($(arena_of 128 $n) - $(arena_of 32 $n))) = "$want"
+    check "and of no more tokens than it has" test "$(arena_of 512 $n)" = "$(arena_of 128 $n)"
+done
+check "no warning of chunks that nothing reads" test ! -s "$WORK/err"
+
 # A token costs as many flops in parts as in one: of heads, of tokens where attention has some of the
 # sequences or, with more parts than sequences, of the heads.
 flops_of() { # MODEL ARGUMENT...

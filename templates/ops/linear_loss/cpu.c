@@ -1,6 +1,6 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- linear_loss: a chunk of tokens at a time: logits, then the losses, as
-//@ -- linear_cross_entropy computes them.
+//@ -- linear_cross_entropy computes them. Parts that do not have the token give -0.0.
 //@ local rows = math.min(chunk, t)
 //@ local tail = t % rows
 //@ local suffix = ({ rt_bf16 = "bf16", rt_f16 = "f16", float = "f32", double = "f64" })[x.type]
@@ -71,27 +71,47 @@ static double ${fn}_losses(const ${x.type} *logits, const int32_t *targets, int6
  * workspace: logits of those, then their losses */
 static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
                   const int32_t *restrict targets, const int32_t *restrict row,
+//@ if part then
+                  const int32_t *restrict part, double *restrict loss,
+                  ${next_logits.type} *restrict next_logits, char *restrict workspace)
+//@ else
                   double *restrict loss, ${next_logits.type} *restrict next_logits,
                   char *restrict workspace)
+//@ end
 {
     ${x.type} *logits = (${x.type} *)(void *)workspace;
     ${acc} *losses = (${acc} *)(void *)(workspace + ${logits_bytes});
     double sum = 0;
+//@ local at = part and "at" or "*row"
+//@ if part and parts == 1 then
+    const int64_t at = *row - (int64_t)*part * ${t}; /* of the row in x */
+//@ elseif part then
+    int64_t at = -1; /* of the row in x */
+    for (int k = 0; k < ${parts}; k++) {
+        const int64_t i = *row - (int64_t)part[k] * ${t // parts};
+        if (i >= 0 && i < ${t // parts})
+            at = k * ${t // parts} + i;
+    }
+//@ end
+//@ if part then
+    for (int64_t j = 0; j < ${v}; j++) /* x + -0.0 is x, also if x is -0.0 */
+        ${st(next_logits, "j", acc == "float" and "-0.0f" or "-0.0")};
+//@ end
 //@ if t // rows > 1 then
     for (int64_t i = 0; i < ${t - tail}; i += ${rows}) {
         rt_gemm(&${fn}_logits, x + i * ${d}, w, logits, 0.0f);
         sum = ${fn}_losses(logits, targets + i, ${rows}, losses, sum,
-                           *row - i, next_logits);
+                           ${at} - i, next_logits);
     }
 //@ else
     rt_gemm(&${fn}_logits, x, w, logits, 0.0f);
-    sum = ${fn}_losses(logits, targets, ${rows}, losses, sum, *row,
+    sum = ${fn}_losses(logits, targets, ${rows}, losses, sum, ${at},
                        next_logits);
 //@ end
 //@ if tail > 0 then
     rt_gemm(&${fn}_tail_logits, x + ${(t - tail) * d}, w, logits, 0.0f);
     sum = ${fn}_losses(logits, targets + ${t - tail}, ${tail}, losses,
-                       sum, *row - ${t - tail}, next_logits);
+                       sum, ${at} - ${t - tail}, next_logits);
 //@ end
     *loss = sum;
 }

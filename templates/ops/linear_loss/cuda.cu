@@ -1,7 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- linear_loss: a chunk of tokens at a time: logits, then the losses, as
 //@ -- linear_cross_entropy computes them, with the same zeros below w; the block of token row
-//@ -- copies its logits.
+//@ -- copies its logits. Parts that do not have the token give -0.0.
 //@ local rows = math.min(chunk, t)
 //@ local tail = t % rows
 //@ local each = 16 // ({ bf16 = 2, f16 = 2, f32 = 4, f64 = 8 })[x.dtype]
@@ -20,15 +20,35 @@
 //@ if softcap > 0 then
 ${capped_rows(x, v, softcap, g)}
 //@ end
+//@ local at, take, give = "*row", part and ", const int32_t *part" or "", part and ", &part" or ""
+//@ local number = part and ", const int32_t *number" or "" -- `part` is shared memory
 /* The loss of token first + blockIdx.x; and its logits, if it is token row. */
 RT_GLOBAL(${g.threads})
-${fn}_losses(const ${x.type} *logits, const int32_t *targets, ${acc} *losses, const int32_t *row,
+${fn}_losses(const ${x.type} *logits, const int32_t *targets, ${acc} *losses, const int32_t *row${number},
              int first, ${next_logits.type} *next_logits)
 {
     RT_SHARED(${acc}, part, ${g.warps});
     const ${x.type} *of_token = logits + (int64_t)blockIdx.x * ${stride};
     const int32_t target = targets[blockIdx.x];
-    if (first + (int)blockIdx.x == *row) {
+//@ if part then
+//@ at = "at"
+//@ if parts == 1 then
+    const int64_t at = *row - (int64_t)*number * ${t}; /* of the row in x */
+    if (first + blockIdx.x == 0 && (at < 0 || at >= ${t})) {
+//@ else
+    int64_t at = -1; /* of the row in x */
+    for (int k = 0; k < ${parts}; k++) {
+        const int64_t i = *row - (int64_t)number[k] * ${t // parts};
+        if (i >= 0 && i < ${t // parts})
+            at = k * ${t // parts} + i;
+    }
+    if (first + blockIdx.x == 0 && at < 0) {
+//@ end
+        for (int j = threadIdx.x; j < ${v}; j += ${g.threads})
+            ${st(next_logits, "j", "-0.0" .. (acc == "float" and "f" or ""))}; /* x + -0.0 is x, also if x is -0.0 */
+    }
+//@ end
+    if (first + (int)blockIdx.x == ${at}) {
         for (int j = threadIdx.x; j < ${v}; j += ${g.threads})
             ${softcap > 0 and st(next_logits, "j", fn .. "_capped::load(of_token[j])") or "next_logits[j] = of_token[j]"};
     }
@@ -84,7 +104,7 @@ ${gemm(fn .. "_tail_logits", "NT", tail, stride, d, x, x)}
 /* loss of cross_entropy(x w^T), next_logits[${v}] of token row, ${rows} tokens at a time;
  * workspace: logits of those, [${rows}, ${stride}], then the loss of each token${v < stride and (", then w with\n * zeros below, [%d, %d]"):format(stride, d) or ""} */
 static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t *targets,
-                  const int32_t *row, double *loss, ${next_logits.type} *next_logits,
+                  const int32_t *row${take}, double *loss, ${next_logits.type} *next_logits,
                   char *workspace)
 {
     ${x.type} *logits = (${x.type} *)(void *)workspace;
@@ -99,13 +119,13 @@ static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t 
         ${acc} *chunk_losses = losses + i;
         rt_matmul(rt, &${fn}_logits, x + (int64_t)i * ${d}, ${head}, logits, 0.0f);
         rt_launch(rt, &${fn}_losses_kernel, ${rows}, 1,
-                  (void *[]){ &logits, &chunk_targets, &chunk_losses, &row, &i, &next_logits });
+                  (void *[]){ &logits, &chunk_targets, &chunk_losses, &row${give}, &i, &next_logits });
     }
 //@ else
     int first = 0;
     rt_matmul(rt, &${fn}_logits, x, ${head}, logits, 0.0f);
     rt_launch(rt, &${fn}_losses_kernel, ${rows}, 1,
-              (void *[]){ &logits, &targets, &losses, &row, &first, &next_logits });
+              (void *[]){ &logits, &targets, &losses, &row${give}, &first, &next_logits });
 //@ end
 //@ if tail > 0 then
     int tail_first = ${t - tail};
@@ -113,7 +133,7 @@ static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t 
     ${acc} *tail_losses = losses + ${t - tail};
     rt_matmul(rt, &${fn}_tail_logits, x + ${(t - tail) * d}, ${head}, logits, 0.0f);
     rt_launch(rt, &${fn}_losses_kernel, ${tail}, 1,
-              (void *[]){ &logits, &tail_targets, &tail_losses, &row, &tail_first, &next_logits });
+              (void *[]){ &logits, &tail_targets, &tail_losses, &row${give}, &tail_first, &next_logits });
 //@ end
     rt_launch(rt, &${fn}_loss_kernel, 1, 1, (void *[]){ &losses, &loss });
 }
