@@ -337,8 +337,8 @@ static bool place_outputs(const Node *n, PartsAxis axis)
     return whole || cut;
 }
 
-/* The op, and in parts the meets after it, summands first. False: its inputs do not lie as
- * its rule cuts it. */
+/* The op, and in parts the meets after it, summands first. False: its inputs do not lie
+ * as its rule cuts it. */
 static bool add_nodes(Evaluation *x, Node *n)
 {
     *gen_push(x->g, &x->nodes) = n;
@@ -378,7 +378,8 @@ void evaluate_class(Gen *g, Class *c)
     Evaluation x = {.g = g, .c = c, .loss = evaluated(g, c, &op)};
     Node *n;
 
-    if (!x.loss || (has_tokens(x.loss, PARTS_TENSOR) && has_tokens(x.loss, PARTS_CONTEXT)))
+    if (!x.loss ||
+        (has_tokens(x.loss, PARTS_TENSOR) && has_tokens(x.loss, PARTS_CONTEXT)))
         return; /* the op knows one number of a part */
     n = gen_alloc(g, sizeof *n);
     *n = (Node){.id = -1, .op = op, .name = op->name, .phase = PHASE_EVALUATE};

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse_meets.c: meets beside a fused op. In: the joint graph in parts. split.c gathers a
- * value for the forward and again for the backward, and sums the loss in the forward. A
- * fused op of both phases runs in the backward: it reads what is gathered there, and the
- * sums of what it makes follow it. So a part that has its own tokens makes their loss as
- * it would without parts. */
+/* fuse_meets.c: meets beside a fused op of both phases. In: a match in the joint graph in
+ * parts. Out: what fuse.c asks about meets; the phases of those that follow the op.
+ *
+ * split.c gathers a value for the forward and again for the backward, and sums the loss
+ * in the forward. The fused op runs in the backward: it reads what is gathered there, and
+ * the sums of what it makes follow it. So a part that has its own tokens makes their loss
+ * as it would without parts. */
 #include "graph/pattern.h"
 
 #include <string.h>
