@@ -377,8 +377,10 @@
 ---@field [2] fsdpgen.value w
 ---@field [3] fsdpgen.value targets
 ---@field [4] fsdpgen.value row
+---@field [5]? fsdpgen.value part
 ---@field chunk integer
 ---@field masked boolean
+---@field parts? integer
 ---@field smoothing number
 ---@field softcap? number
 ---@field z number
