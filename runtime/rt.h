@@ -498,8 +498,8 @@ float rt_loss_scale(const Rt *rt);
 typedef void RtStepPart(Rt *rt);
 void rt_run(Rt *rt, RtStepPart *part);
 
-/* Where parts of several ranks meet: a start between these begins behind the next meet, or when it
- * is waited for, so that no meet waits for what is only needed later. */
+/* Where ranks share parts: a start between these begins behind the next meet, or when the step waits
+ * for it. So a meet does not wait for weights of the next span. */
 void rt_hold_starts(Rt *rt);
 void rt_release_starts(Rt *rt);
 #endif

@@ -15,8 +15,8 @@
  * 2. its completion implies that this rank's buffers have been read, because this rank
  *    sent them.
  *
- * Starts that are held (rt_hold_starts) begin behind the next meet, or when one of them is
- * waited for: later than they were called, which 1 and 2 allow.
+ * Starts that are held (rt_hold_starts) begin behind the next meet, or when the step
+ * waits for one of them: later than they were called, which 1 and 2 allow.
  *
  * This is more than gathers guarantee on the CPU. For exchanges of matrices only 2 holds,
  * and that what a rank receives was sent after the sender's own start: between their
