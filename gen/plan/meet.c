@@ -6,10 +6,10 @@
  * the input, out: that a part gets. A rank reads what its parts need of the P - m parts
  * of others: to all of it              (P - m) b, once a sum to pieces         m (P - m)
  * out a turn                  m (P - m) out / P A piece of what all have moves nothing.
- * Where ranks send, rather than read, they send all of a part, (P - m) b, unless what a
- * rank's parts need of it is consecutive: a sum to pieces along the first dim, or along
- * one after dims of 1. All of it is as often as the rank has parts along the other axis,
- * if those differ. */
+ * All of it is as often as the rank has parts along the other axis, if those differ.
+ *
+ * Where ranks send, rather than read, they pack what others need of a part, unless it is
+ * consecutive: in a sum to pieces along the first dim, or along one after dims of 1. */
 #include "plan/plan.h"
 
 int64_t plan_calls(const Gen *g, const Node *n)
@@ -33,17 +33,17 @@ static int64_t lanes_of(const Gen *g, const Node *n)
     return plan_lanes(g, node_differs(n) & ~(1u << n->along));
 }
 
-/* Does a rank read of each other part only what its own parts need? */
-static bool meets_in_pieces(const Gen *g, const Node *n)
+/* Is what a rank's parts need of each other part packed before it is sent? */
+static bool is_packed(const Gen *g, const Node *n)
 {
     const PartState *to = &n->out[0]->part[n->along];
-    bool first = to->kind == PART_CUT && to->sections.n == 1;
+    bool first = n->in[0]->part[n->along].kind == PART_PARTIAL && to->sections.n == 1;
 
     if (to->kind == PART_WHOLE || !g->model.target->peers_write_gathered)
-        return to->kind != PART_WHOLE;
+        return false;
     for (int d = 0; first && d < to->dim; d++)
         first = n->out[0]->dim[d] == 1;
-    return first && n->in[0]->part[n->along].kind == PART_PARTIAL;
+    return !first;
 }
 
 int64_t plan_met_bytes(const Gen *g, const Node *n)
@@ -53,19 +53,23 @@ int64_t plan_met_bytes(const Gen *g, const Node *n)
 
     if (!g->in_parts || !node_joins(n))
         return 0;
-    if (!meets_in_pieces(g, n))
+    if (out->part[n->along].kind == PART_WHOLE)
         return lanes_of(g, n) * (parts - here) * in->bytes;
     return lanes_of(g, n) * here * (parts - here) * out->bytes /
            (in->part[n->along].kind == PART_PARTIAL ? 1 : parts);
 }
 
-/* What a rank receives in a meet: from each part of others, at a stride. */
+/* What a rank receives in a meet, from each part of others, and packs of each of its own,
+ * at strides. */
 static int64_t meeting_bytes(const Gen *g, const Node *n)
 {
-    const int64_t others = g->model.parts[n->along] - plan_parts_along(g, n->along);
-    const int64_t sent = others * lanes_of(g, n);
+    const int64_t here = plan_parts_along(g, n->along);
+    const int64_t sent = (g->model.parts[n->along] - here) * lanes_of(g, n);
+    const int64_t pack = is_packed(g, n) ? plan_part_stride(n->in[0]->bytes) : 0;
 
-    return sent ? sent * plan_part_stride(plan_met_bytes(g, n) / sent) : 0;
+    return sent ? sent * plan_part_stride(plan_met_bytes(g, n) / sent) +
+                      here * lanes_of(g, n) * pack
+                : 0;
 }
 
 int64_t plan_meeting_bytes(const Gen *g)
@@ -101,6 +105,12 @@ int64_t cost_meet(const Gen *g, const Node *n)
 {
     const RankBits group = parts_group(&g->model, n->along);
     const int64_t ranks = group_ranks(group), bytes = plan_met_bytes(g, n);
+    const int64_t packed =
+        plan_parts_along(g, n->along) * lanes_of(g, n) * n->in[0]->bytes;
+    int64_t ps =
+        bytes ? cost_move(g, MOVE_GATHER, group, bytes / (ranks - 1) * ranks) : 0;
 
-    return bytes ? cost_move(g, MOVE_GATHER, group, bytes / (ranks - 1) * ranks) : 0;
+    if (bytes && is_packed(g, n)) /* read and written */
+        ps += cost_traffic(g, COST_COPY, 2 * (double)packed).ps;
+    return min_i64(ps, COST_MOST_PS);
 }

@@ -34,19 +34,30 @@ static void check_values(Room *x, int first, Value *const *values, int n)
             check_buffer(x, first + k, values[k]->bytes);
 }
 
-/* What a rank gets of another part: all of it, or, of a sum whose pieces are consecutive,
- * what its own parts need. */
+/* What a rank's parts need of another part: all of it, or a piece each. */
 static int64_t sent_bytes(const Room *x, const Node *meet)
 {
+    const Value *from = meet->in[0];
+    const PartsAxis along = meet->along;
+
+    if (meet->out[0]->part[along].kind == PART_WHOLE)
+        return from->bytes;
+    return from->bytes / x->g->model.parts[along] * x->parts[along];
+}
+
+/* What a rank packs of one of its parts: pieces for all parts, unless those of a sum are
+ * consecutive. */
+static int64_t packed_bytes(const Node *meet)
+{
     const Value *from = meet->in[0], *to = meet->out[0];
-    const PartState *has = &from->part[meet->along], *needs = &to->part[meet->along];
+    const PartState *needs = &to->part[meet->along];
     int64_t rows = 1;
 
     for (int d = 0; d < needs->dim; d++)
         rows *= to->dim[d];
-    if (has->kind == PART_PARTIAL && needs->kind == PART_CUT && rows == 1 &&
-        needs->sections.n == 1)
-        return to->bytes * x->parts[meet->along];
+    if (needs->kind == PART_WHOLE || (from->part[meet->along].kind == PART_PARTIAL &&
+                                      rows == 1 && needs->sections.n == 1))
+        return 0;
     return from->bytes;
 }
 
@@ -62,16 +73,18 @@ static void check_meeting(Room *x)
     for (int n = 0; n < s->n_nodes; n++) {
         const Node *node = s->nodes[n];
         const Value *v = node->n_in ? node->in[0] : NULL;
-        int64_t others = x->g->model.parts[node->along] - x->parts[node->along];
+        int64_t here = x->parts[node->along];
+        int64_t others = x->g->model.parts[node->along] - here;
 
         if (!node->op->collective || v->part[node->along].kind == PART_WHOLE ||
             others == 0 || !x->g->model.target->device || x->bad)
             continue;
         for (int a = 0; a < N_PARTS_AXES; a++)
             if (a != (int)node->along && v->part[a].kind != PART_WHOLE)
-                others *= x->parts[a]; /* each part along the other axis meets its own */
-        if (meeting < 0 || x->g->prog.bufs.items[meeting].bytes <
-                               others * round_up(sent_bytes(x, node), ARENA_ALIGN_BYTES))
+                others *= x->parts[a], here *= x->parts[a]; /* each meets its own */
+        const int64_t needed = others * round_up(sent_bytes(x, node), ARENA_ALIGN_BYTES) +
+                               here * round_up(packed_bytes(node), ARENA_ALIGN_BYTES);
+        if (meeting < 0 || x->g->prog.bufs.items[meeting].bytes < needed)
             x->bad = gen_printf(x->g, "%s: no room for what other ranks have of %s",
                                 ins_label(x->g, x->i), v->name);
     }

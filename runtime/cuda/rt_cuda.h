@@ -72,7 +72,11 @@ typedef struct RtMeet {
     RtKernel *kernel;
     int64_t blocks;
     int64_t bytes;           /* of what one part has; 0: all have one value, nothing is exchanged */
-    int64_t piece_bytes;     /* of that, what one part needs, if consecutive; 0: all of it */
+    int64_t piece_bytes;     /* of that, what one part needs; 0: all of it */
+    /* If it is not consecutive there: what packs it for each part, with arguments from, to; blocks of one;
+     * and the kernel that reads such pieces. */
+    RtKernel *pack, *packed;
+    int64_t pack_blocks;
 } RtMeet;
 
 /* Joins the ranks that share the parts along the axis; then the first n parts here along it, in each

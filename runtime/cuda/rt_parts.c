@@ -4,8 +4,9 @@
  * collectives, and kernels on the compute stream, which waits for it: what is enqueued
  * there later may read the results, and write again what the meet has read.
  *
- * 1. Each rank sends the others what they need of its parts. What it receives lies in a
- *    planned buffer, part after part; its own parts' values stay where they are.
+ * 1. Each rank sends the others what they need of its parts; if that is not consecutive,
+ *    a kernel packs it first. What it receives lies in a planned buffer, part after part,
+ *    and behind it what was packed; its own parts' values stay where they are.
  * 2. A kernel reads all parts in their order. It is the same for any number of ranks, and
  *    so are the bits.
  *
@@ -56,7 +57,7 @@ RtParts *rt_parts(Rt *rt)
 
 #ifdef RT_NCCL
 /* What a rank sends to another of one of its parts: all that the part has, or what the
- * parts there need of it. */
+ * parts there need of it. So much of each other part arrives. */
 static int64_t sent_bytes(const RtAlong *along, const RtMeet *m)
 {
     return m->piece_bytes > 0 ? m->piece_bytes * along->here : m->bytes;
@@ -76,6 +77,27 @@ static char *received(const RtParts *p, const RtAlong *along, const RtMeet *m, i
     const int place = q < along->first ? q : q - along->here;
     return (char *)rt_local(p->rt, p->rt->trainer->meeting_offset) +
            (lane / along->lane_step * (along->all - along->here) + place) * stride;
+}
+
+/* Behind what is received: what all parts need of each part here, part after part. */
+static char *packed(const RtParts *p, const RtAlong *along, const RtMeet *m, int lane,
+                    int q)
+{
+    const int others = along->lanes * (along->all - along->here);
+    const int place = lane / along->lane_step * along->here + q;
+    return (char *)rt_local(p->rt, p->rt->trainer->meeting_offset) +
+           others * meeting_stride(sent_bytes(along, m)) +
+           place * meeting_stride(m->bytes);
+}
+
+static void pack(const RtParts *p, const RtAlong *along, const RtMeet *m)
+{
+    for (int lane = 0; lane < along->lanes * along->lane_step; lane += along->lane_step)
+        for (int q = 0; q < along->here; q++) {
+            const void *from = p->from[lane + q * along->step];
+            void *to = packed(p, along, m, lane, q);
+            rt_launch(p->rt, m->pack, m->pack_blocks, along->all, (void *[]){&from, &to});
+        }
 }
 
 static void exchange(Rt *rt, RtGroup ranks, const RtParcel *parcel, int n,
@@ -101,13 +123,15 @@ static void receive(const RtParts *p, const RtAlong *along, const RtMeet *m)
     int n = 0;
     for (int lane = 0; lane < lanes; lane += along->lane_step)
         for (int q = 0; q < along->all; q++) {
-            const int peer = q / along->here, i = lane + q % along->here * along->step;
+            const int peer = q / along->here, mine = q % along->here;
+            const char *from = m->pack ? packed(p, along, m, lane, mine)
+                                       : p->from[lane + mine * along->step];
             if (q >= along->first && q < along->first + along->here)
                 continue;
             rt_count_bytes(rt, rt_group_rank(along->ranks, rt->rank, peer), bytes,
                            &rt->state->met_bytes);
             parcel[n++] = (RtParcel){.peer = peer,
-                                     .send = (const char *)p->from[i] + peer * piece,
+                                     .send = from + peer * piece,
                                      .send_bytes = bytes,
                                      .receive = received(p, along, m, lane, q),
                                      .receive_bytes = bytes};
@@ -115,17 +139,22 @@ static void receive(const RtParts *p, const RtAlong *along, const RtMeet *m)
     exchange(rt, along->ranks, parcel, n, along->lanes * along->here * bytes);
 }
 
-/* from: what each of all parts along the axis has, once all ranks have sent it. Where
- * only a piece arrives, kernels read nothing else: from is where the whole value would
- * begin. */
+/* from: what part `part` reads of each of all parts along the axis, once all ranks have
+ * sent it: pieces that were packed; or all, and where only a piece arrives, kernels read
+ * nothing else: from is where the whole value would begin. */
 static void find_parts(const RtParts *p, const RtAlong *along, const RtMeet *m, int lane,
-                       const void **from)
+                       int part, const void **from)
 {
-    const int64_t before = m->piece_bytes * along->first;
-    for (int q = 0; q < along->all; q++)
-        from[q] = q >= along->first && q < along->first + along->here
-                      ? p->from[lane + (q - along->first) * along->step]
-                      : received(p, along, m, lane, q) - before;
+    const int64_t piece = m->piece_bytes, first = along->first;
+    for (int q = 0; q < along->all; q++) {
+        const bool here = q >= first && q < first + along->here;
+        if (m->pack)
+            from[q] = here ? packed(p, along, m, lane, q - along->first) + part * piece
+                           : received(p, along, m, lane, q) + (part - first) * piece;
+        else
+            from[q] = here ? p->from[lane + (q - along->first) * along->step]
+                           : received(p, along, m, lane, q) - first * piece;
+    }
 }
 #endif
 
@@ -133,21 +162,26 @@ void rt_meet_on_device(RtParts *parts, const RtAlong *along, const RtMeet *m, fl
                        int n)
 {
     const void *from[RT_MAX_PARTS];
+    RtKernel *kernel = m->kernel;
 #ifdef RT_NCCL
     const bool joins = m->bytes > 0 && along->here < along->all;
+    if (joins && m->pack) {
+        pack(parts, along, m);
+        kernel = m->packed;
+    }
     if (joins)
         receive(parts, along, m);
 #endif
     for (int lane = 0; lane < along->lanes * along->lane_step; lane += along->lane_step) {
         for (int q = 0; q < along->here; q++)
             from[q] = parts->from[lane + q * along->step];
-#ifdef RT_NCCL
-        if (joins)
-            find_parts(parts, along, m, lane, from);
-#endif
         for (int p = 0; p < n; p++) {
             int part = along->first + p;
-            rt_launch(parts->rt, m->kernel, m->blocks, 1,
+#ifdef RT_NCCL
+            if (joins)
+                find_parts(parts, along, m, lane, part, from);
+#endif
+            rt_launch(parts->rt, kernel, m->blocks, 1,
                       (void *[]){from, &part, &parts->to[lane + p * along->step], &beta});
         }
     }

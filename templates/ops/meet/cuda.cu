@@ -2,6 +2,8 @@
 //@ -- meet: a thread writes adjacent elements of what part `part` needs; those it reads are adjacent,
 //@ -- too. A sum is a balanced tree over the parts, in ${acc}, rounded once. The rest are copies.
 //@ -- Gradients are added to those of earlier micro-batches: beta is 1.
+//@ -- Where a part needs only some of what each other one has, and it is not consecutive there, a kernel
+//@ -- packs it for the part's rank, and another form of the first kernel reads such pieces.
 //@
 //@ -- A cut dim, the whole of it, and its sections: where they begin in the whole (base) and in a
 //@ -- part (at), and the size of a part's piece.
@@ -32,9 +34,7 @@
 //@ local middle = first and elems(first.dim + 1, last.dim - 1) or 1
 //@ local function scaled(c) return c == last and inner or 1 end
 //@ local y_cols = last and (need == last and last.held or last.whole) * inner or y.elems
-//@ local x_cols = last and (have == last and last.held or last.whole) * inner or y.elems
 //@ local y_first = first and (need == first and first.held or first.whole)
-//@ local x_first = first and (have == first and first.held or first.whole)
 //@ -- An access lies within a section.
 //@ local g = { width = 16 // (y.bytes // y.elems) }
 //@ while y.elems % g.width > 0 do g.width = g.width // 2 end
@@ -45,11 +45,13 @@
 //@ local blocks = (y.elems // g.width + threads - 1) // threads
 //@ local long = math.max(x.elems, y.elems) >= 2^30
 //@ local int, wide = long and "int64_t" or "int", long and "(int64_t)" or ""
-//@ -- Where index j of the whole, or of the piece, of a cut dim is in the other.
-//@ local lines = {}
-//@ local function take(c, j)
+//@ local rows = first or y.elems > y_cols -- of `first` a part may need one
+//@ -- Where index j of the whole, or of the piece, of a cut dim is in the other. What is packed has only what
+//@ -- the part needs.
+//@ local function take(c, j, packed, lines)
 //@     local name, by = c == last and "x_col" or "x_index", scaled(c)
 //@     if c == need then
+//@         if packed then return j end
 //@         if #c > 1 then return fn .. "_whole(part, " .. j .. ")" end
 //@         return "part * " .. wide .. c[1].piece * by .. " + " .. j
 //@     elseif #c > 1 then
@@ -60,22 +62,30 @@
 //@     lines[1] = "    const int q = " .. (long and "(int)(" .. j .. " / " .. c[1].piece * by .. ")" or j .. " / " .. c[1].piece * by) .. ";"
 //@     return j .. " % " .. c[1].piece * by
 //@ end
-//@ local place = "at"
-//@ local rows = first or y.elems > y_cols -- of `first` a part may need one
-//@ if last then
-//@     place = take(last, rows and "col" or "at")
+//@ -- Where the element is that `at` of y is made from, and lines that this takes.
+//@ local function place_of(packed)
+//@     local lines = {}
+//@     if not last or packed and not have then return "at", lines end
+//@     local x_cols = ((have == last or packed) and last.held or last.whole) * inner
+//@     local x_first = first and ((have == first or packed) and first.held or first.whole)
+//@     local place = take(last, rows and "col" or "at", packed, lines)
 //@     local row = "row"
 //@     if first then
 //@         local index = middle > 1 and "row / " .. middle or "row"
 //@         if first.dim > 1 then index = index .. " % " .. y_first end
 //@         if index ~= "row" then index = "(" .. index .. ")" end
-//@         row = take(first, index)
+//@         row = take(first, index, packed, lines)
 //@         if first.dim > 1 then row = "row / " .. middle * y_first .. " * " .. x_first .. " + " .. row end
 //@         if middle > 1 then row = "(" .. row .. ") * " .. middle .. " + row % " .. middle end
 //@         if row ~= "x_index" then row = "(" .. row .. ")" end
 //@     end
-//@     if rows then place = row .. " * " .. x_cols .. " + " .. place end
+//@     return rows and row .. " * " .. x_cols .. " + " .. place or place, lines
 //@ end
+//@ -- Where what a part needs is consecutive in what each has, it is sent from there.
+//@ local consecutive = from == "partial" and need and #need == 1 and elems(1, need.dim - 1) == 1
+//@ local packs = from ~= "whole" and need and not consecutive
+//@ local piece = x.elems // parts -- if a part does not need all
+//@ local piece_blocks = (piece // g.width + threads - 1) // threads
 //@ if from ~= "whole" then
 /* What each part has. */
 struct ${fn}_from {
@@ -136,15 +146,17 @@ ${indent}return ${s.at > 0 and s.at * by .. " + " or ""}${after} % ${s.piece * b
 }
 
 //@ end
+//@ local function print_kernel(name, packed)
+//@ local place, lines = place_of(packed)
 RT_GLOBAL(${threads})
-${fn}(const ${from == "whole" and x.type .. " *x" or fn .. "_from from"}, int part, ${y.type} *y, float beta)
+${name}(const ${from == "whole" and x.type .. " *x" or fn .. "_from from"}, int part, ${y.type} *y, float beta)
 {
     const ${int} at = (${wide}blockIdx.x * ${threads} + threadIdx.x) * ${g.width};
 //@ if y.elems ~= blocks * threads * g.width then
     if (at >= ${y.elems})
         return;
 //@ end
-//@ if last and rows then
+//@ if last and rows and place ~= "at" then
     const ${int} row = at / ${y_cols}, col = at % ${y_cols};
 //@ end
 //@ for _, line in ipairs(lines) do
@@ -188,10 +200,38 @@ ${line}
 //@ end
 //@ end
 }
+//@ end
+//@ print_kernel(fn, false)
+//@ if packs then
+//@ -- Dims behind the needed one, of which x may have a piece.
+//@ local behind = elems(need.dim + 1, #shape) // (have and have.dim > need.dim and parts or 1)
+//@ local cols, by = need.held * behind, need == last and 1 or behind
+//@ local column = need[2] and fn .. "_whole(part, " .. (by == 1 and "col)" or "col / " .. by .. ") * " .. by .. " + col % " .. by)
+//@     or "part * " .. wide .. need[1].piece * behind .. " + col"
+
+/* What each part needs of what x has, part after part. */
+RT_GLOBAL(${threads})
+${fn}_pack(const ${x.type} *x, ${x.type} *to)
+{
+    const int part = blockIdx.y;
+    const ${int} at = (${wide}blockIdx.x * ${threads} + threadIdx.x) * ${g.width};
+//@ if piece ~= piece_blocks * threads * g.width then
+    if (at >= ${piece})
+        return;
+//@ end
+    const ${int} row = at / ${cols}, col = at % ${cols};
+    rt_copy<${g.width}>(to + (int64_t)part * ${piece} + at, x + row * ${wide}${need.whole * behind} + ${column});
+}
+
+/* From what was packed. */
+//@ print_kernel(fn .. "_packed", true)
+//@ end
 //@ host
-//@ -- Where what a part needs is consecutive in what each has, nothing else is sent.
-//@ local sent = from == "partial" and need and #need == 1 and elems(1, need.dim - 1) == 1 and y.bytes or 0
 ${kernel(fn, threads)}
+//@ if packs then
+${kernel(fn .. "_pack", threads)}
+${kernel(fn .. "_packed", threads)}
+//@ end
 
 static const RtMeet ${fn}_meet = {
     .kernel = &${fn}_kernel,
@@ -199,8 +239,13 @@ static const RtMeet ${fn}_meet = {
 //@ if from ~= "whole" then
     .bytes = ${x.bytes},
 //@ end
-//@ if sent > 0 then
-    .piece_bytes = ${sent},
+//@ if packs or consecutive then
+    .piece_bytes = ${piece * (x.bytes // x.elems)},
+//@ end
+//@ if packs then
+    .pack = &${fn}_pack_kernel,
+    .packed = &${fn}_packed_kernel,
+    .pack_blocks = ${piece_blocks},
 //@ end
 };
 
