@@ -122,6 +122,10 @@ parts_faults() { # DIR
     [[ $of_parts = *{* ]] && parts_fault_turn 1 &&
         parts_faulty "$dir" "$what" cuda/rt_parts.c 's/&parts->to\[lane + /\&parts->to[/' &&
         wrong "$what" "$dir"
+    what="a piece that was packed for another part"
+    [[ $two = *context* ]] && parts_fault_turn 2 &&
+        parts_faulty "$dir" "$what" cuda/rt_parts.c 's/q - along->first) + part \* piece/q - along->first) + part % along->here * piece/' &&
+        other "$what" "$dir"
     what="targets and losses that both ranks count"
     parts_fault_turn 2 &&
         parts_faulty "$dir" "$what" rt_private.h 's/& ~rt->trainer->data) == 0/\& 0) == 0/' &&
