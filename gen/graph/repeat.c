@@ -124,6 +124,7 @@ static Value *make_copies(Repeat *x, const Node *n, const Cut *cut, int64_t copi
     Value *made;
 
     luaL_checkstack(L, 30, "copies");
+    x->b->blame = n->pos;
     ops_push_function(L, n->op, "cuts");
     if (lua_getfield(L, -1, cut->axis) != LUA_TTABLE ||
         lua_getfield(L, -1, "repeats") != LUA_TTABLE ||

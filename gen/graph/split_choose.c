@@ -370,23 +370,25 @@ static bool cheaper(const Chooser *x, const Price *a, const Price *b)
     return a->changes < b->changes;
 }
 
-/* "heads (16) and kv_heads (4)"; *most: so many parts divide them. Those that repeat.c
- * copies do not count. */
+/* "heads (16) and kv_heads (4)"; *most: so many parts divide them. What repeat.c may copy
+ * counts only if parts divide the rest. */
 static const char *divided_attrs(Gen *g, const Node *n, const Cut *cut, int64_t *most)
 {
-    const bool shared = n->n_in > 0 && n->in[0]->part[PARTS_TENSOR].kind == PART_CUT;
-    const bool copied = shared || g->model.parts[PARTS_TENSOR] == 1;
+    const int64_t parts = *most;
     Text t = {.g = g};
 
-    for (int i = 0; i < n->n_attrs; i++)
-        for (int k = 0; k < cut->n_attrs; k++) {
-            if (strcmp(n->attrs[i].key, cut->attrs[k]) != 0 ||
-                (copied && cut->repeats && !strcmp(cut->repeats, cut->attrs[k])))
-                continue;
-            *most = min_i64(*most, n->attrs[i].i & -n->attrs[i].i);
-            text_printf(&t, "%s%s (%lld)", t.len ? " and " : "", cut->attrs[k],
-                        (long long)n->attrs[i].i);
-        }
+    for (int copied = 0; copied < 2 && *most >= parts; copied++)
+        for (int i = 0; i < n->n_attrs; i++)
+            for (int k = 0; k < cut->n_attrs; k++) {
+                const char *key = cut->attrs[k];
+
+                if (strcmp(n->attrs[i].key, key) != 0 ||
+                    copied != (cut->repeats && !strcmp(cut->repeats, key)))
+                    continue;
+                *most = min_i64(*most, n->attrs[i].i & -n->attrs[i].i);
+                text_printf(&t, "%s%s (%lld)", t.len ? " and " : "", key,
+                            (long long)n->attrs[i].i);
+            }
     return t.s;
 }
 

@@ -5,7 +5,7 @@
 -- against each other, as in Hugging Face's checkpoints. rotary: only that many first
 -- elements of a head turn (Phi); 0: all.
 
--- qkv with so many key and value heads, for parts that attention's copies are for.
+-- qkv with so many key and value heads, as attention reads it then.
 local function repeated(g, n, copies)
     return g.repeat_heads { n.qkv, heads = n.heads, kv_heads = n.kv_heads, copies = copies }
 end
