@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Llama 3.1 8B, 8,030,261,248 parameters, with sequences of 131,072 tokens, for eight devices of
 -- 80 GB that share each of them. "auto" computes cheap ops of 28 of 32 layers again: by the
--- plan 96 s a step on H100. "block" would need 119 s, and 30 GiB of the 79 that this fills. A single
--- leaf, as there is one data rank; leaves = 8 is for up to 8 such groups, and takes 101 s.
+-- plan 93 s a step on H100. "block" would need 114 s, and 30 GiB of the 79 that this fills. A single
+-- leaf, as there is one data rank; leaves = 8 is for up to 8 such groups, and takes 97 s.
 local llama = require "arch.llama"
 
 return trainer {

@@ -3,13 +3,18 @@
  * a rank receives from others in it, if it is a meet.
  *
  * P parts along the meet's axis, of which a rank computes m; b: bytes that a part has of
- * the input, out: that a part gets. A rank reads what its parts need of the P - m parts
- * of others: to all of it              (P - m) b, once a sum to pieces         m (P - m)
- * out a turn                  m (P - m) out / P A piece of what all have moves nothing.
- * All of it is as often as the rank has parts along the other axis, if those differ.
+ * the input, out: that a part gets. Of the P - m parts of others a rank reads what its
+ * own parts need:
+ *
+ * - to all of it: (P - m) b, once;
+ * - of a sum to pieces: m (P - m) out;
+ * - in a turn: m (P - m) out / P.
+ *
+ * A piece of what all have moves nothing. All of it is as often as the rank has parts
+ * along the other axis, if those differ.
  *
  * Where ranks send, rather than read, they pack what others need of a part, unless it is
- * consecutive: in a sum to pieces along the first dim, or along one after dims of 1. */
+ * consecutive: a piece along the first dim, or along one after dims of 1. */
 #include "plan/plan.h"
 
 int64_t plan_calls(const Gen *g, const Node *n)
@@ -37,7 +42,7 @@ static int64_t lanes_of(const Gen *g, const Node *n)
 static bool is_packed(const Gen *g, const Node *n)
 {
     const PartState *to = &n->out[0]->part[n->along];
-    bool first = n->in[0]->part[n->along].kind == PART_PARTIAL && to->sections.n == 1;
+    bool first = to->sections.n == 1;
 
     if (to->kind == PART_WHOLE || !g->model.target->peers_write_gathered)
         return false;

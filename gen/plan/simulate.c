@@ -95,7 +95,7 @@ static void run_meeting(Timing *r, const Instr *i)
         const Node *n = s->nodes[k];
         const int64_t kernels = cost_node(g, n).ps * plan_calls(g, n);
 
-        if (node_joins(n)) {
+        if (plan_met_bytes(g, n) > 0) {
             t = later(max_i64(t, r->stream[STREAM_GATHER]), cost_meet(g, n));
             r->stream[STREAM_GATHER] = t;
             let_go(r, i->id);

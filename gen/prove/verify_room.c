@@ -45,7 +45,7 @@ static int64_t sent_bytes(const Room *x, const Node *meet)
     return from->bytes / x->g->model.parts[along] * x->parts[along];
 }
 
-/* What a rank packs of one of its parts: pieces for all parts, unless those of a sum are
+/* What a rank packs of one of its parts: pieces for all parts, unless they are
  * consecutive. */
 static int64_t packed_bytes(const Node *meet)
 {
@@ -55,8 +55,7 @@ static int64_t packed_bytes(const Node *meet)
 
     for (int d = 0; d < needs->dim; d++)
         rows *= to->dim[d];
-    if (needs->kind == PART_WHOLE || (from->part[meet->along].kind == PART_PARTIAL &&
-                                      rows == 1 && needs->sections.n == 1))
+    if (needs->kind == PART_WHOLE || (rows == 1 && needs->sections.n == 1))
         return 0;
     return from->bytes;
 }

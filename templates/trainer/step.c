@@ -14,7 +14,7 @@
  * returns at once, a wait returns when this rank's result is complete.
 //@ end
 //@ if behind_meets then
- * Parts meet on those streams, too: a start goes behind the next meet.
+ * Starts are held: each begins behind the next meet of parts, or when it is waited for.
 //@ end
  * Every size and offset was fixed when this file was generated; nothing is allocated.
  *

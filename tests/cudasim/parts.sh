@@ -108,7 +108,7 @@ parts_faults() { # DIR
         fault "$what" "no event makes it wait" "$dir"
     what="a piece from where the sender's own begins"
     parts_fault_turn 1 &&
-        parts_faulty "$dir" "$what" cuda/rt_parts.c 's/p->from\[i\] + peer \* piece/p->from[i] + along->first \/ along->here * piece/' &&
+        parts_faulty "$dir" "$what" cuda/rt_parts.c 's/\.send = from + peer \* piece/.send = from + along->first \/ along->here * piece/' &&
         other "$what" "$dir"
     what="a part that meets what another lane received"
     [[ $of_parts = *{* ]] &&

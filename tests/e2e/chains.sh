@@ -37,7 +37,7 @@ chains() {
     for ((number = SEED; number < SEED + count; number++)); do
         folder=$WORK/chains.$number
         random_chains "$folder" "$number"
-        dtypes=$([ "$FULL" = 1 ] && echo f32 bf16 f64 || { [ $((SEED % 2)) = 1 ] && echo bf16 || echo f32; })
+        dtypes=$([ "$FULL" = 1 ] && echo f32 bf16 f64 || { [ $((SEED / 2 % 2)) = 1 ] && echo bf16 || echo f32; })
         for dtype in $dtypes; do
             fused_or_not "random chains $number in $dtype" "$folder" GEMM=builtin -- \
                 --set "dtypes.param=\"$dtype\"" || return

@@ -35,16 +35,16 @@ parts_suite() {
     parts_gradients unmarked tensor "$outside/relu_net.lua" --set model.vocab=256 --ops "$outside/ops"
     # sequences: heads turn, weights are gathered; positions and documents are those of the whole sequence;
     # chunks of the loss do not divide a part's four tokens
-    turn 0 2 parts_gradients gpt2 context "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48 \
+    turn 0 4 parts_gradients gpt2 context "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48 \
         --set loss.chunk_tokens=3
-    turn 1 2 parts_gradients llama context "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 \
+    turn 2 4 parts_gradients llama context "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 \
         --set model.kv_heads=4 --set model.window=5 --set documents.end_id=10 --set loss.chunk_tokens=3
     # more parts than key and value heads
-    turn 0 2 parts_gradients copies context "$ROOT/tests/models/tiny_llama.lua" --set model.heads=8 \
+    turn 2 4 parts_gradients copies context "$ROOT/tests/models/tiny_llama.lua" --set model.heads=8 \
         --set model.kv_heads=2 --set model.head_dim=6 --set model.qk_norm=true --set documents.end_id=10
     # pieces of pieces
-    turn 1 2 parts_gradients gpt2 both "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
-    turn 0 2 parts_gradients llama both "$ROOT/tests/models/tiny_llama.lua" --set model.heads=8 \
+    turn 2 4 parts_gradients gpt2 both "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
+    turn 0 4 parts_gradients llama both "$ROOT/tests/models/tiny_llama.lua" --set model.heads=8 \
         --set model.kv_heads=$((SEED % 4 < 2 ? 2 : 4)) --set model.head_dim=6 --set model.ffn=52 --set model.qkv_bias=true \
         --set model.window=5 --set documents.end_id=10
 }

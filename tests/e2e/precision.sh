@@ -36,7 +36,7 @@ precision() {
     local name model sets one=$WORK/precision_one dir=$WORK/precision_more choice row=0
     while IFS='|' read -r name model sets; do
         row=$((row + 1)) # every other one, as SEED chooses
-        [ "$FULL" = 1 ] || [ $(((row + SEED) % 2)) = 0 ] || continue
+        [ "$FULL" = 1 ] || [ $(((row + SEED / 2) % 2)) = 0 ] || continue
         precision_train "$name" "$one" "$model" "$sets" || continue
         for choice in "mesh.shard=4 accumulate=unsharded" "mesh.shard=2" \
             "mesh.shard=2 strategy=no_shard"; do

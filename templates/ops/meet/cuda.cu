@@ -82,7 +82,7 @@
 //@     return rows and row .. " * " .. x_cols .. " + " .. place or place, lines
 //@ end
 //@ -- Where what a part needs is consecutive in what each has, it is sent from there.
-//@ local consecutive = from == "partial" and need and #need == 1 and elems(1, need.dim - 1) == 1
+//@ local consecutive = from ~= "whole" and need and #need == 1 and elems(1, need.dim - 1) == 1
 //@ local packs = from ~= "whole" and need and not consecutive
 //@ local piece = x.elems // parts -- if a part does not need all
 //@ local piece_blocks = (piece // g.width + threads - 1) // threads
