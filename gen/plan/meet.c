@@ -106,16 +106,18 @@ int64_t plan_span_met_bytes(const Gen *g, const Span *s, PartsAxis along)
     return bytes;
 }
 
+/* What others send, and what the rank reads and writes to pack what it sends. */
 int64_t cost_meet(const Gen *g, const Node *n)
 {
     const RankBits group = parts_group(&g->model, n->along);
     const int64_t ranks = group_ranks(group), bytes = plan_met_bytes(g, n);
-    const int64_t packed =
-        plan_parts_along(g, n->along) * lanes_of(g, n) * n->in[0]->bytes;
-    int64_t ps =
-        bytes ? cost_move(g, MOVE_GATHER, group, bytes / (ranks - 1) * ranks) : 0;
+    int64_t ps, own;
 
-    if (bytes && is_packed(g, n)) /* read and written */
-        ps += cost_traffic(g, COST_COPY, 2 * (double)packed).ps;
+    if (bytes == 0)
+        return 0;
+    ps = cost_move(g, MOVE_GATHER, group, bytes / (ranks - 1) * ranks);
+    own = plan_parts_along(g, n->along) * lanes_of(g, n) * n->in[0]->bytes;
+    if (is_packed(g, n))
+        ps += cost_traffic(g, COST_COPY, 2 * (double)own).ps;
     return min_i64(ps, COST_MOST_PS);
 }

@@ -172,7 +172,7 @@ sample_ends() {
     job=$!
     timeout 20 bash -c "until [ -s '$WORK/ends.out' ]; do sleep 0.02; done"
     kill -INT "$job"
-    timeout 5 tail --pid="$job" -f /dev/null
+    timeout 60 tail --pid="$job" -f /dev/null
     kill -KILL "$job" 2>/dev/null # it did not
     wait "$job"
     check "SIGINT ends trainer sample" test $? = 130
