@@ -333,7 +333,7 @@ part some_signals:first_checkpoint some_signals
 part joined_signals:first_checkpoint joined_signals
 part insisted:first_checkpoint insisted
 part early:first_checkpoint early
-part sample_ends:first_checkpoint sample_ends
+part sample_ends:early sample_ends
 part clocks:first_checkpoint clocks
 part must:first_checkpoint must
 part lost_log:first_checkpoint lost_log
