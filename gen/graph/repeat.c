@@ -19,8 +19,7 @@ typedef struct Repeat {
     Builder *b;
     Class *c;
     Uses uses;
-    int64_t
-        *copies; /* per value: what the attribute of its sections is now; 0: as it was */
+    int64_t *copies; /* per value: the attribute of its sections now; 0: as it was */
 } Repeat;
 
 static const Cut *repeating_cut(const Node *n)

@@ -3,7 +3,8 @@
  * and its prices.
  *
  * In: Instr.ctas. Out: what is wrong. It checks that a limit can change no bit, that one
- * number serves all, and that computation hides what a limit makes slower. */
+ * number serves all, that computation hides what a limit makes slower, and that no meet
+ * waits behind a limited sum. */
 #include "prove/verify.h"
 
 /* What the compute stream still does in the backward after i has started. */
@@ -53,6 +54,19 @@ static bool keeps_up(const Gen *g, int ctas)
            backward_ps / 2;
 }
 
+static bool has_meets(const Gen *g)
+{
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        const Instr *i = &g->prog.ins.items[id];
+        const Span *s = i->kind == INS_SPAN ? ins_span(g, i) : NULL;
+
+        for (int k = 0; s && k < s->n_nodes; k++)
+            if (plan_met_bytes(g, s->nodes[k]) > 0)
+                return true;
+    }
+    return false;
+}
+
 const char *verify_ctas(Gen *g)
 {
     const Program *p = &g->prog;
@@ -69,6 +83,8 @@ const char *verify_ctas(Gen *g)
         limit = i->ctas;
         bad = check_one(g, i);
     }
+    if (!bad && limit && has_meets(g))
+        return "a limited sum holds up the meets behind it";
     if (!bad && limit && !keeps_up(g, limit))
         return "sums on their multiprocessors take more than half of the backward";
     return bad;

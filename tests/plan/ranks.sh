@@ -65,7 +65,19 @@ meets_of_tokens() { # C c
 }
 meets_of_tokens 2 2
 
-# Such a part has the logits of one chunk, and two numbers of each of its tokens.
+# A rank of GPUs is sent what one of CPUs reads: in turns and sums to pieces no more than its own parts need.
+for sets in "parts={tensor=4} mesh={tensor=2}" "parts={context=4} mesh={context=4}" "parts={context=4} mesh={context=2}" \
+    "parts={tensor=2,context=4} mesh={tensor=2,context=2}"; do
+    flags=() read=
+    for set in $sets; do flags+=(--set "$set"); done
+    for target in cpu cuda; do
+        "$FSDPGEN" plan "$ROOT/models/demo.lua" --target $target "${flags[@]}" --json >"$WORK/plan.json" 2>"$WORK/err"
+        read=${read:-$(number met)}
+    done
+    check "GPUs are sent what CPUs read: $sets" test "$(number met)" = "${read:-none}"
+done
+
+# A part of tokens has the logits of one chunk, and two numbers of each of its tokens.
 arena_of() { # CHUNK RANKS
     "$FSDPGEN" plan "$ROOT/models/demo.lua" --set model.vocab=32768 --set parts.context=4 --set "mesh={context=$2}" \
         --set "loss.chunk_tokens=$1" --json >"$WORK/plan.json" 2>"$WORK/err"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_ctas: limits of sums to some multiprocessors (unroll_ctas.c). Where they may not
- * be there are none: in the library's order, across nodes, on CPUs, on one rank. Faults
- * are planted in a plan that has some; the checker must name each. */
+ * be there are none: in the library's order, across nodes, beside meets, on CPUs, on one
+ * rank. Faults are planted in a plan that has some; the checker must name each. */
 #include "test_models.h"
 
 #include "prove/verify.h"
@@ -76,6 +76,9 @@ static void test_limit_faults(Gen *g)
 void test_ctas(const char *folder)
 {
     const char *const cuda = "target=cuda{}", *const four = "mesh={shard=4}";
+    const char *const in_parts[] = {
+        cuda,    "parts={tensor=2}", "mesh={shard=2,tensor=2}",
+        "seq=6", "model.kv_heads=2", NULL};
     Gen *g = plan(folder, cuda, four, "leaves=4");
 
     models_check(limited(g) > 0, "no sum has a limit");
@@ -86,6 +89,10 @@ void test_ctas(const char *folder)
     models_check(limited(g) == 0, "a limit changes bits of the library's sums");
     g = plan(folder, "target={nodes=2}", "target=cuda{nodes=2}", four);
     models_check(limited(g) == 0, "a sum across nodes has a limit");
+    g = models_open(folder, "small_llama", in_parts);
+    models_plan(g, NULL);
+    models_check(limited(g) == 0, "a sum beside meets has a limit");
+    plant(g, find(g, INS_REDUCE_SCATTER, false, false), 4, "holds up the meets");
     g = plan(folder, "leaves=4", four, "wrap=1");
     models_check(limited(g) == 0, "a CPU has a limit");
     g = plan(folder, cuda, "leaves=4", "wrap=1");
