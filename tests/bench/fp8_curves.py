@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fp8_curves.py WORK SVG: the losses that fp8_curves.sh logged. Draws them; prints rows of Markdown."""
+"""fp8_curves.py WORK SVG MODEL: the losses that fp8_curves.sh logged. Draws them; prints rows of Markdown."""
 import json
 import sys
 
-work, svg = sys.argv[1:]
+work, svg, model = sys.argv[1:]
 RUNS = [("f32", "#57606a", "f32"), ("bf16", "#0969da", "bf16"), ("fp8", "#cf222e", "bf16, products in fp8")]
 LEFT, TOP, WIDTH, HEIGHT = 48, 16, 640, 280
 
@@ -37,7 +37,7 @@ def y(loss):
 
 out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 16} {TOP + HEIGHT + 40}" '
        'font-family="sans-serif" font-size="12" fill="#57606a" role="img">',
-       "<title>Losses of a small GPT-2 in f32, in bf16, and in bf16 with products in fp8</title>"]
+       f"<title>Losses of {model} in f32, in bf16, and in bf16 with products in fp8</title>"]
 loss = low
 while loss <= high:
     out.append(f'<path d="M{LEFT} {y(loss):.1f}H{LEFT + WIDTH}" stroke="#d0d7de"/>'
@@ -56,7 +56,7 @@ out.append("</svg>\n")
 with open(svg, "w", encoding="utf-8") as f:
     f.write("\n".join(out))
 
-marks = [m for m in (50, 100, 150, 200, 250, 300, 400, 500) if m <= steps]
+marks = [m for m in (10, 20) if m <= steps < 50] + [m for m in (50, 100, 150, 200, 250, 300, 400, 500) if m <= steps]
 print("| mean loss of the 10 steps before | " + " | ".join(f"step {m}" for m in marks) + " |")
 print("|---|" + "---|" * len(marks))
 for run, _, label in RUNS:

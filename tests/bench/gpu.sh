@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # gpu.sh: how fast emitted trainers are on one GPU, what their time goes to, beside ceilings
-# measured in the same run and beside PyTorch (torch_train.py, where it is). For each model:
+# measured in the same run and beside PyTorch (torch_train.py, where it is). For each model (a case
+# whose settings PyTorch cannot have, fp8 or parts, has the first row alone):
 #   generated  cuBLASLt's algorithms are timed alone (trainer --tune-kernels, kernels.wis); then the
 #              median of the steps, as they run: tokens/s, MFU of the GPU's dense bf16 peak; seconds
 #              of every kernel (trainer --profile), by kind
 #   cudnn      the same with attention = "cudnn", where it is and the GPU is an sm_90
 #   pytorch    bf16, torch.compile, SDPA, fused AdamW, the same shapes and data; attention alone
 #
-#   tests/bench/gpu.sh                  GPT-2 124M, Qwen2.5-1.5B, Llama-3.2-1B, Llama-3.1-8B
-#   tests/bench/gpu.sh MODEL...         of those: gpt2_124m qwen2.5_1.5b llama3.2_1b llama8b
+#   tests/bench/gpu.sh                  GPT-2 124M, Qwen2.5-1.5B, Llama-3.2-1B, Llama-3.1-8B; the
+#                                       latter two in fp8, the 1B in parts
+#   tests/bench/gpu.sh CASE...          of those: gpt2_124m qwen2.5_1.5b llama3.2_1b llama8b
+#                                       llama3.2_1b_fp8 llama8b_fp8 llama3.2_1b_tensor2 llama3.2_1b_context2
 #   tests/bench/gpu.sh --quick          GPT-2 alone, few steps, nothing is recorded
 #
 # What is measured is kept at once, a row at a time (gpu_rows.sh): a call that is cut short, or ends
@@ -32,7 +35,7 @@ RESULTS=${RESULTS-$ROOT/tests/bench/RESULTS.md}
 OUT=${OUT:-$ROOT/build/gpu/results}
 
 # name, description, tokens of a sequence, sequences of a micro-batch, micro-batches of a step,
-# vocabulary, PyTorch's weights, PyTorch's shapes, settings. 8B with masters and f32 gradients needs
+# vocabulary, PyTorch's weights, PyTorch's shapes ("-": no such row), settings. 8B with masters and f32 gradients needs
 # 96 GiB of one GPU at the least; with all of its state in bf16, as PyTorch has it here, 78.
 all_cases="gpt2_124m $ROOT/models/gpt2_124m.lua 1024 32 4 50257 f32 \
 gpt2:layers=12,dim=768,heads=12,vocab=50257,tied=1
@@ -40,9 +43,14 @@ qwen2.5_1.5b $ROOT/models/qwen2.5_1.5b.lua 1024 16 4 151936 f32 \
 llama:layers=28,dim=1536,heads=12,kv_heads=2,ffn=8960,vocab=151936,tied=1,qkv_bias=1,theta=1e6
 llama3.2_1b $ROOT/models/llama3.2_1b.lua 4096 4 4 128256 f32 \
 llama:layers=16,dim=2048,heads=32,kv_heads=8,ffn=8192,vocab=128256,tied=1,theta=5e5
-llama8b $ROOT/models/llama8b.lua 4096 1 16 128256 bf16 \
+llama8b $ROOT/models/llama8b.lua 4096 1 8 128256 bf16 \
 llama:layers=32,dim=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256,theta=5e5 \
-dtypes={master=\"bf16\",moments=\"bf16\",reduce=\"bf16\"}"
+dtypes={master=\"bf16\",moments=\"bf16\",reduce=\"bf16\"}
+llama3.2_1b_fp8 $ROOT/models/llama3.2_1b.lua 4096 4 4 128256 f32 - dtypes.linear=\"fp8\"
+llama8b_fp8 $ROOT/models/llama8b.lua 4096 1 8 128256 bf16 - \
+dtypes={linear=\"fp8\",master=\"bf16\",moments=\"bf16\",reduce=\"bf16\"}
+llama3.2_1b_tensor2 $ROOT/models/llama3.2_1b.lua 4096 4 4 128256 f32 - parts.tensor=2
+llama3.2_1b_context2 $ROOT/models/llama3.2_1b.lua 16384 1 4 128256 f32 - parts.context=2"
 
 quick=0
 wanted=
@@ -118,7 +126,8 @@ tokens() {
         "$WORK/tokens" "$1" $((1 << 22)) >"$data"; } >"$WORK/log" 2>&1
 }
 
-# build DIR MODEL SEQ SEQUENCES BATCHES ATTENTION SETTINGS: the cheapest recomputation whose plan fits
+# build DIR MODEL SEQ SEQUENCES BATCHES ATTENTION SETTINGS: the cheapest recomputation whose plan fits.
+# DIR.log; DIR.built names the recomputation.
 build() {
     local dir=$1 file=$2 seq=$3 sequences=$4 batches=$5 attention=$6 recompute set sets
     shift 6
@@ -131,19 +140,29 @@ build() {
                      attention=\"$attention\"}")
         for set in "$@"; do sets+=(--set "$set"); done
         "$FSDPGEN" "$file" -o "$dir" --link-runtime "$ROOT/runtime" "${sets[@]}" \
-            >"$WORK/log" 2>&1 && break
+            >"$dir.log" 2>&1 && break
         [ $? = 3 ] && [ $recompute != block ] && continue
         return 1
     done
-    recomputed=$recompute
-    limited 1000 make -s -j"$(nproc)" -C "$dir" ARCHS="$arch" >>"$WORK/log" 2>&1
+    limited 1000 make -s -j4 -C "$dir" ARCHS="$arch" >>"$dir.log" 2>&1 && echo $recompute >"$dir.built"
+}
+
+# build_later NAME KIND FILE SEQ SEQUENCES BATCHES VOCAB WEIGHTS SHAPES SETTINGS...
+build_later() {
+    local name=$1 kind_of_row=$2 file=$3 seq=$4 sequences=$5 batches=$6
+    shift 9
+    while [ "$(jobs -rp | wc -l)" -ge $(($(nproc) > 8 ? $(nproc) / 4 : 2)) ]; do sleep 0.1; done
+    build "$WORK/$name.$kind_of_row" "$file" "$seq" "$sequences" "$batches" "$kind_of_row" "$@" &
 }
 
 # A trainer's row: its steps, and the seconds of its kernels.
 ours() {
-    local name=$1 attention=$2 file=$3 seq=$4 sequences=$5 batches=$6 dir=$WORK/$1.$2 seconds
-    shift 9
-    build "$dir" "$file" "$seq" "$sequences" "$batches" "$attention" "$@" || return
+    local name=$1 attention=$2 seq=$4 sequences=$5 batches=$6 dir=$WORK/$1.$2 seconds
+    if [ ! -e "$dir.built" ]; then
+        [ $SECONDS -lt "$LIMIT_SECONDS" ] || over=1
+        cp "$dir.log" "$WORK/log"
+        return 1
+    fi
     if [ "$TUNE" = 1 ]; then
         limited 1000 "$dir/trainer" --tune-kernels >"$WORK/log" 2>&1 || return
         cp "$dir/kernels.wis" "$archive/$name.$attention.kernels.wis"
@@ -154,7 +173,7 @@ ours() {
         >"$WORK/log" 2>&1 || return
     cp "$dir.profile" "$archive/$name.$attention.profile.json"
     seconds=$(median "$dir.jsonl" step_seconds)
-    echo "shape $batches x $sequences x $seq, $recomputed"
+    echo "shape $batches x $sequences x $seq, $(cat "$dir.built")"
     echo "tokens_per_second $(awk -v s="$seconds" -v n=$((seq * sequences * batches)) \
         'BEGIN { printf "%.1f", n / s }')"
     echo "mfu $(median "$dir.jsonl" mfu)"
@@ -201,20 +220,35 @@ row() {
 
 # ---- all of them ------------------------------------------------------------------------
 
+# each_row COMMAND: COMMAND NAME KIND FILE SEQ.. of every row that this call is asked for
+each_row() {
+    local name rest row_kind
+    while read -r name rest; do
+        [ -z "$wanted" ] || [[ " $wanted " = *" $name "* ]] || continue
+        # shellcheck disable=SC2086 # fields are words
+        set -- "$1" $rest
+        for row_kind in $kinds; do
+            [ "$8" = - ] && [ "$row_kind" != generated ] && continue
+            "$1" "$name" "$row_kind" "${@:2}"
+        done
+    done <<<"$cases"
+}
+
+# nvcc takes longer than most rows: what is missing is built side by side, before them.
+build_row() { [ "$2" = pytorch ] || row_is_there "$1" "$2" || build_later "$@"; }
+each_row build_row
+wait
+
+measure_row() {
+    tokens "$7" || { bad "$1: its tokens" "$WORK/log"; return; }
+    case $2 in
+    pytorch) row "$1" pytorch pytorch "$@" ;;
+    *) row "$1" "$2" ours "$@" ;;
+    esac
+}
 left=()
 row copy copy copy_row
-while read -r name rest; do
-    [ -z "$wanted" ] || [[ " $wanted " = *" $name "* ]] || continue
-    # shellcheck disable=SC2086 # fields are words
-    set -- $rest
-    tokens "$5" || { bad "$name: its tokens" "$WORK/log"; continue; }
-    for row_kind in $kinds; do
-        case $row_kind in
-        pytorch) row "$name" pytorch pytorch "$name" pytorch "$@" ;;
-        *) row "$name" "$row_kind" ours "$name" "$row_kind" "$@" ;;
-        esac
-    done
-done <<<"$cases"
+each_row measure_row
 
 rows_tables
 [ ! -s "$OUT/bench.md" ] || cat "$OUT/bench.md"

@@ -132,15 +132,16 @@ ops() {
 small=(--set model.layers=2 --set seq=9 --set micro_batch=1 --set global_batch=8)
 wide=(--set model.layers=2 --set model.dim=256 --set model.kv_heads=2 --set model.ffn=344
       --set seq=200 --set micro_batch=2 --set global_batch=8)
-read -ra names <<<"${NAMES:-llama_f32 gpt2_f32 muon_f32 parts_f32 llama_bf16_64 llama_bf16_128 llama_fp8}"
+read -ra names <<<"${NAMES:-llama_f32 gpt2_f32 muon_f32 parts_f32 tokens_bf16 both_bf16 llama_bf16_64 llama_bf16_128 llama_fp8}"
 jits="gpt2_f32 llama_bf16_128" # NVRTC compiles what nvcc does; it need not for all of them
-declare -A model=([llama_f32]=tiny_llama [gpt2_f32]=tiny_gpt2 [muon_f32]=tiny_llama [parts_f32]=tiny_llama
-                  [llama_bf16_64]=tiny_llama [llama_bf16_128]=tiny_llama [llama_fp8]=tiny_llama)
-declare -A tolerance=([llama_f32]=1e-4 [gpt2_f32]=1e-4 [muon_f32]=1e-4 [parts_f32]=1e-4 [llama_bf16_64]=2e-2
-                      [llama_bf16_128]=2e-2 [llama_fp8]=2e-2)
 
 flags_of() { # sets flags
     case $1 in
+    tokens_bf16) flags=("${wide[@]}" --set 'dtypes.param="bf16"' --set model.heads=4
+                        --set model.head_dim=64 --set parts.context=4) ;;
+    both_bf16) flags=("${wide[@]}" --set 'dtypes.param="bf16"' --set model.heads=4
+                      --set model.head_dim=64 --set micro_batch=1 --set global_batch=4
+                      --set parts.tensor=2 --set parts.context=2) ;;
     *_bf16_64) flags=("${wide[@]}" --set 'dtypes.param="bf16"' --set model.heads=4
                       --set model.head_dim=64) ;;
     *_bf16_128) flags=("${wide[@]}" --set 'dtypes.param="bf16"' --set model.heads=4
@@ -157,18 +158,34 @@ flags_of() { # sets flags
         flags+=(--set seq=48 --set micro_batch=1 --set global_batch=4)
 }
 
-# Where a step is computed in parts, tensor stands for shard.
 meshes="1:mesh.shard=1 2:mesh.shard=2 4:mesh.shard=4 4r:mesh.replicate=2,mesh.shard=2"
+
+# mesh_of NAME SETS: a step in parts is shared along their axes instead of shard
+mesh_of() {
+    case $1 in
+    parts_*) echo "${2//shard/tensor}" ;;
+    tokens_*) echo "${2//shard/context}" ;;
+    both_*) case $2 in
+            mesh.shard=4) echo mesh.tensor=2,mesh.context=2 ;;
+            mesh.shard=2) echo mesh.tensor=2 ;;
+            *) echo "${2//shard/context}" ;;
+            esac ;;
+    *) echo "$2" ;;
+    esac
+}
+
+# The dtype of a name's weights says how near the CPU's losses are.
+tolerance_of() { case $1 in *_f32) echo 1e-4 ;; *) echo 2e-2 ;; esac; }
 
 # trainer_of DIR NAME TARGET SETS [VARIABLE=value...]: generated and built
 trainer_of() {
-    local dir=$1 name=$2 target=$3 sets=$4 set flags
+    local dir=$1 name=$2 target=$3 sets=$4 set flags model=tiny_llama
     shift 4
     flags_of "$name"
-    [ "$name" = parts_f32 ] && sets=${sets//mesh.shard/mesh.tensor}
     for set in ${sets//,/ }; do flags+=(--set "$set"); done
+    [[ $name = gpt2_* ]] && model=tiny_gpt2
     rm -rf "$dir"
-    generate "$dir" "$ROOT/tests/models/${model[$name]}.lua" --target "$target" \
+    generate "$dir" "$ROOT/tests/models/$model.lua" --target "$target" \
         "${flags[@]}" && build_trainer "$dir" -j4 "$@"
 }
 
@@ -181,7 +198,7 @@ builds() {
         [[ " $jits " != *" $name "* ]] || build_later "$name.jit" "$name" cuda "" JIT=1
         for mesh in $meshes; do
             [ "$SMALL" = 1 ] && [ "${mesh%%:*}" = 4r ] && continue
-            build_later "$name.${mesh%%:*}" "$name" cuda "${mesh#*:}" ARCHS="$arch"
+            build_later "$name.${mesh%%:*}" "$name" cuda "$(mesh_of "$name" "${mesh#*:}")" ARCHS="$arch"
         done
     done
     wait
@@ -248,11 +265,11 @@ against_cpu() {
         fi
         cp "$WORK/$name.1.result" "$WORK/$name.one"
         check "$name: losses near the CPU's" near "$WORK/$name.cpu.jsonl" "$WORK/$name.1.jsonl" \
-            "${tolerance[$name]}"
+            "$(tolerance_of "$name")"
         [[ " $jits " = *" $name "* ]] || continue
         if run "$WORK/$name.jit" XDG_CACHE_HOME="$WORK/cache"; then
             check "$name: JIT=1, losses near the CPU's" near "$WORK/$name.cpu.jsonl" \
-                "$WORK/$name.jit.jsonl" "${tolerance[$name]}"
+                "$WORK/$name.jit.jsonl" "$(tolerance_of "$name")"
             figure "$name: nvcc and NVRTC give $(cmp -s "$WORK/$name.jit.result" \
                 "$WORK/$name.one" && echo equal || echo other) bits"
         else
@@ -364,7 +381,7 @@ with_cudnn() {
         return
     fi
     check "$name, cuDNN: losses near the CPU's" near "$WORK/$name.cpu.jsonl" "$dir.jsonl" \
-        "${tolerance[$name]}"
+        "$(tolerance_of "$name")"
     figure "$(grep -h 'engine' "$dir.out" | head -n 2 | tr '\n' ';')"
     cp "$dir.result" "$dir.first"
     check "$name, cuDNN: runs again" run "$dir"
