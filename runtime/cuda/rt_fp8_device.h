@@ -35,6 +35,35 @@ RT_DEVICE uint8_t rt_e5m2_from_f32(float x)
     return (uint8_t)((out & ~nan) | (0x7fu & nan));
 }
 
+/* rt_e4m3x4, rt_e5m2x4: four values times 1 / scale, rounded, the first in the lowest byte. Hopper's
+ * and Ada's instruction rounds two at a time to the bits of the functions above, but may make any NaN of
+ * a NaN. Values have a NaN or an infinity among them only if their scale is NaN (rt_fp8_scale). */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define RT_FP8_X4(to)                                                                              \
+    RT_DEVICE uint32_t rt_##to##x4(float a, float b, float c, float d, float inverse)              \
+    {                                                                                              \
+        uint16_t low, high;                                                                        \
+        asm("cvt.rn.satfinite." #to "x2.f32 %0, %1, %2;"                                           \
+            : "=h"(low) : "f"(b * inverse), "f"(a * inverse));                                     \
+        asm("cvt.rn.satfinite." #to "x2.f32 %0, %1, %2;"                                           \
+            : "=h"(high) : "f"(d * inverse), "f"(c * inverse));                                    \
+        const uint32_t nan = inverse == inverse ? 0 : ~0u;                                         \
+        return ((low | (uint32_t)high << 16) & ~nan) | (0x7f7f7f7fu & nan);                        \
+    }
+#else
+#define RT_FP8_X4(to)                                                                              \
+    RT_DEVICE uint32_t rt_##to##x4(float a, float b, float c, float d, float inverse)              \
+    {                                                                                              \
+        return rt_##to##_from_f32(a * inverse) |                                                   \
+               (uint32_t)rt_##to##_from_f32(b * inverse) << 8 |                                    \
+               (uint32_t)rt_##to##_from_f32(c * inverse) << 16 |                                   \
+               (uint32_t)rt_##to##_from_f32(d * inverse) << 24;                                    \
+    }
+#endif
+RT_FP8_X4(e4m3)
+RT_FP8_X4(e5m2)
+#undef RT_FP8_X4
+
 /* The bits of |x|. As integers they are in the order of the absolute values, and NaNs are above
  * all, so the largest of many is the same in any order. */
 RT_DEVICE int32_t rt_fp8_size(float x)

@@ -128,6 +128,24 @@ ops() {
     figure "kernels on the device: ${note:-none}"
 }
 
+# Every float's rounding to fp8.
+fp8() {
+    if [ "$SMALL" = 1 ]; then
+        note="left out: SMALL=1"
+        return
+    fi
+    case $arch in
+    sm_[5-7]* | sm_80 | sm_86 | sm_87) note="left out: no fp8 in its tensor cores"; return ;;
+    esac
+    if ! "$CUDA_HOME/bin/nvcc" -std=c++17 --fmad=false -arch="$arch" -I"$ROOT/runtime/cuda" -I"$ROOT/runtime" \
+        -o "$WORK/fp8_all" "$ROOT/tests/gpu/fp8_all.cu" >"$WORK/logs/fp8.log" 2>&1; then
+        bad "fp8: the test does not build" "$WORK/logs/fp8.log"
+        return
+    fi
+    check "fp8: all floats" timeout 30 "$WORK/fp8_all"
+    note=$(head -n 1 "$WORK/check.log")
+}
+
 # The trainers. NAME MODEL TOLERANCE FLAGS...; for each the ranks' meshes are in builds().
 small=(--set model.layers=2 --set seq=9 --set micro_batch=1 --set global_batch=8)
 wide=(--set model.layers=2 --set model.dim=256 --set model.kv_heads=2 --set model.ffn=344
@@ -476,6 +494,7 @@ for arg in "$@"; do
 done
 read_arguments "${words[@]}"
 part ops stage ops ops
+part fp8 stage fp8 fp8
 part build stage build builds
 part cpu:build stage cpu against_cpu
 part rerun:cpu stage rerun reruns

@@ -2,39 +2,42 @@
 //@ -- fp8_both: fp8_columns, whose blocks also write their squares as they are.
 //@ local w = width(16, x)
 //@ local each = math.max(w, 4)
+//@ local lanes, ragged = 64 // each, t % 64 > 0 or k % 64 > 0
 #include "rt_fp8_device.h"
 RT_GLOBAL(256)
 ${fn}(const ${x.type} *x, const ${acc} *s, uint8_t *q, uint8_t *qt)
 {
     RT_SHARED(uint8_t, part, 64 * 68); /* rows of 17 words: a column lies in all banks */
     const int column = blockIdx.x * 64, row = blockIdx.y * 64;
+    const int i = threadIdx.x / ${lanes}, j = threadIdx.x % ${lanes} * ${each};
     const float inverse = (float)(1 / *s);
-    for (int item = threadIdx.x; item < ${64 * 64 // each}; item += 256) {
-        const int i = item / ${64 // each}, j = item % ${64 // each} * ${each};
-        const int64_t at = (int64_t)(row + i) * ${k} + column + j;
-        ${acc} v[${each}];
-        RtPack<uint8_t, ${each}> out;
-        if (row + i >= ${t} || column + j >= ${k})
+    RT_UNROLL
+    for (int below = 0; below < 64; below += ${256 // lanes}) {
+//@ if ragged then
+        if (row + i + below >= ${t} || column + j >= ${k})
             continue;
+//@ end
+        const int64_t at = (int64_t)(row + i + below) * ${k} + column + j;
+        ${acc} v[${each}];
+        RtPack<uint32_t, ${each // 4}> out;
         for (int n = 0; n < ${each}; n += ${w})
             ${load("v + n", x, "at + n", { width = w })};
-        for (int n = 0; n < ${each}; n++)
-            out.v[n] = rt_${to}_from_f32((float)v[n] * inverse);
         for (int n = 0; n < ${each}; n += 4) {
-            uint32_t word;
-            memcpy(&word, out.v + n, 4);
-            *(uint32_t *)(part + i * 68 + j + n) = word;
+            out.v[n / 4] = rt_${to}x4((float)v[n], (float)v[n + 1], (float)v[n + 2], (float)v[n + 3], inverse);
+            *(uint32_t *)(part + (i + below) * 68 + j + n) = out.v[n / 4];
         }
-        *(RtPack<uint8_t, ${each}> *)(q + at) = out;
+        *(RtPack<uint32_t, ${each // 4}> *)(q + at) = out;
     }
     rt_block_sync();
-    const int j = threadIdx.x / 4, i = threadIdx.x % 4 * 16; /* 16 rows of a column */
-    if (column + j < ${k} && row + i < ${t}) {
-        RtPack<uint8_t, 16> out;
-        for (int n = 0; n < 16; n++)
-            out.v[n] = part[(i + n) * 68 + j];
-        *(RtPack<uint8_t, 16> *)(qt + (int64_t)(column + j) * ${t} + row + i) = out;
-    }
+    const int across = threadIdx.x / 4, down = threadIdx.x % 4 * 16; /* 16 rows of a column */
+//@ if ragged then
+    if (column + across >= ${k} || row + down >= ${t})
+        return;
+//@ end
+    RtPack<uint8_t, 16> turned;
+    for (int n = 0; n < 16; n++)
+        turned.v[n] = part[(down + n) * 68 + across];
+    *(RtPack<uint8_t, 16> *)(qt + (int64_t)(column + across) * ${t} + row + down) = turned;
 }
 //@ host
 ${kernel(fn, 256)}

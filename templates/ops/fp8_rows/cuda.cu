@@ -14,12 +14,12 @@ ${fn}(const ${x.type} *x, const ${acc} *s, uint8_t *q)
         return;
 //@ end
     ${acc} v[${each}];
-    RtPack<uint8_t, ${each}> out;
+    RtPack<uint32_t, ${each // 4}> out;
     for (int i = 0; i < ${each}; i += ${w})
         ${load("v + i", x, "at + i", { width = w })};
-    for (int i = 0; i < ${each}; i++)
-        out.v[i] = rt_${to}_from_f32((float)v[i] * inverse);
-    *(RtPack<uint8_t, ${each}> *)(q + at) = out;
+    for (int i = 0; i < ${each}; i += 4)
+        out.v[i / 4] = rt_${to}x4((float)v[i], (float)v[i + 1], (float)v[i + 2], (float)v[i + 3], inverse);
+    *(RtPack<uint32_t, ${each // 4}> *)(q + at) = out;
 }
 //@ host
 ${kernel(fn, 256)}
