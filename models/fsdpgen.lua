@@ -938,7 +938,7 @@
 ---@field arch? ("sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a")[]|"sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a" architectures whose kernels the trainer carries
 ---@field memory? string usable memory of an idle GPU; the plan must fit
 ---@field reserve? string part of `memory` that is left to the CUDA context, cuBLAS and NCCL
----@field attention? "generated"|"cudnn"|"auto" kernels of attention: generated ones, or cuDNN's (bf16 or f16 on sm_90 and sm_90a, without `documents`), which were slower on an H100 with heads of 64; `"auto"` takes cuDNN's where they can run, decided from the description alone
+---@field attention? "generated"|"cudnn"|"auto" kernels of attention: generated ones, or cuDNN's (bf16 or f16 on sm_90 and sm_90a, without `documents`); `"auto"` takes cuDNN's where they can run and heads are wider than 64, decided from the description alone: they were faster with heads of 128 and slower with heads of 64
 ---@field rates? fsdpgen.cuda.rates rates that predict the time of a step
 ---@field node? "hgx-a100"|"hgx-h100"|"hgx-h200"|"hgx-b200"|"gb200-nvl72"|"aws-p4d"|"aws-p5"|"aws-p5e"|"pcie" datasheet of the nodes (`gen/lua/machines.lua`), which predicts times; by default the first node with this GPU
 ---@field fabric? "rail"|"flat"|"tapered"|"roce-pods" datasheet of the network between nodes; by default the node's

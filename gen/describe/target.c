@@ -42,6 +42,7 @@ static const KernelLibrary cudnn = {
     .file = "cudnn.cu",
     .workspace = "workspace_cudnn",
     .check = "check_cudnn",
+    .slow = "slow_cudnn",
 };
 
 typedef struct Lack {

@@ -22,6 +22,7 @@ typedef struct KernelLibrary {
     const char *file;      /* in an op's folder: "cudnn.cu" */
     const char *workspace; /* the name of that kernel's scratch in an op's rule */
     const char *check;     /* and of the function that says what the kernel cannot do */
+    const char *slow;      /* and of that which says why "auto" prefers the target's own kernel */
 } KernelLibrary;
 
 typedef struct Target {

@@ -3,7 +3,8 @@
  * have a file for it. In: the fused graph (fuse), in which each node has its library
  * (infer). Out: the unchanged graph, so the numerics are the same; and one message for
  * each op that these kernels cannot run (by its rule's check, under the library's name):
- * an error, or a note if the target's own kernels run it. Breaks: nothing. */
+ * an error, or a note if the target's own kernels run it, as they do where they are
+ * faster. Breaks: nothing. */
 #include "graph/builder.h"
 
 #include <string.h>
@@ -12,6 +13,7 @@ typedef struct LibraryCheck {
     Gen *g;
     const Node *node;
     const char *problem; /* NULL: none */
+    const char *slow;    /* why the target's own kernel is preferred; NULL: it is not */
 } LibraryCheck;
 
 static int ask(lua_State *L)
@@ -19,6 +21,8 @@ static int ask(lua_State *L)
     LibraryCheck *x = lua_touserdata(L, 1);
 
     x->problem = infer_library_problem(x->g, x->node);
+    if (!x->problem && x->g->model.library_where_able)
+        x->slow = infer_library_slow(x->g, x->node);
     return 0;
 }
 
@@ -26,7 +30,10 @@ static void report(const LibraryCheck *x, Pos where)
 {
     const KernelLibrary *library = x->g->model.kernel_library;
 
-    if (x->g->model.library_where_able)
+    if (x->slow)
+        diag_add(x->g, DIAG_NOTE, where, NULL, "%s: a generated kernel runs %s: %s",
+                 library->field, x->node->op->name, x->slow);
+    else if (x->g->model.library_where_able)
         diag_add(x->g, DIAG_NOTE, where, NULL,
                  "%s: a generated kernel runs %s, because %s cannot: %s", library->field,
                  x->node->op->name, library->name, x->problem);
@@ -83,9 +90,11 @@ void kernel_library_check(Gen *g)
             any = true;
             check_site(g, x.node, where);
             builder_protect(g, ask, &x, where);
-            if (x.problem && (!last || strcmp(last, x.problem) != 0))
+            if (!x.problem && !x.slow)
+                continue;
+            if (!last || strcmp(last, x.problem ? x.problem : x.slow) != 0)
                 report(&x, where);
-            last = x.problem ? x.problem : last;
+            last = x.problem ? x.problem : x.slow;
         }
     }
     if (!any && !g->model.library_where_able)

@@ -360,8 +360,9 @@ local constructors = {
         { "attention", "string", values = { "generated", "cudnn", "auto" },
           default = "generated",
           doc = "kernels of attention: generated ones, or cuDNN's (bf16 or f16 on sm_90 and "
-              .. "sm_90a, without `documents`), which were slower on an H100 with heads of 64; "
-              .. "`\"auto\"` takes cuDNN's where they can run, decided from the description alone" },
+              .. "sm_90a, without `documents`); `\"auto\"` takes cuDNN's where they can run and heads are "
+              .. "wider than 64, decided from the description alone: they were faster with heads of 128 and "
+              .. "slower with heads of 64" },
         { "rates", "table",
           default = function(t)
               local r, own = gpu_of(t).rates, t.attention ~= "cudnn"

@@ -20,8 +20,8 @@
 -- Attention by mma.sync reaches at most 63 % of Hopper's peak, and was estimated from its
 -- instructions at 250 to 290 forward, 170 to 190 backward on an H200; on other GPUs it is put in
 -- proportion to their mma.sync peak. Measured since: 228 and 193 on an H100, heads of 64, 4,096
--- tokens. cuDNN's, on Hopper alone: NVIDIA's own table for 9.19 has 591 and 474 at 4,096 tokens on an
--- H200, with heads of 128 and sums in no fixed order; ours have one.
+-- tokens; 262 and 169 on an H200, heads of 128. cuDNN's, on Hopper alone: NVIDIA's own table for 9.19 has
+-- 591 and 474 at 4,096 tokens on an H200, with heads of 128 and sums in no fixed order; ours have one.
 local gpus = {
     { "a100-40gb", arch = "sm_80", memory = "39.4GiB", rates = { 240, 1300, 230, 312, 130, 90, 108 } },
     { "a100-80gb", arch = "sm_80", memory = "79.1GiB", rates = { 240, 1700, 230, 312, 130, 90, 108 } },
@@ -32,9 +32,8 @@ local gpus = {
     { "b200", arch = "sm_100a", memory = "178.3GiB", rates = { 1600, 6800, 700, 2250, 290, 195, 148 } },
     { "rtx5090", arch = "sm_120a", memory = "31.3GiB", rates = { 220, 1500, 40, 209.5, 115, 75, 170 } },
 }
--- Their sum is fitted to one measurement (H100, heads of 64, 4,096 tokens); the backward has a fixed order of
--- sums, so it is taken to be the slow one.
-local cudnn_rates = { attention = 400, attention_bwd = 150 }
+-- Measured in a step on an H200, heads of 128, 4,096 tokens; with heads of 64: 379 and 157.
+local cudnn_rates = { attention = 438, attention_bwd = 228 }
 
 local archs = { "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103",
                 "sm_103a", "sm_120", "sm_120a", "sm_121", "sm_121a" }

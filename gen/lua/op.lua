@@ -55,6 +55,8 @@
 --                                                      workspace_cudnn: cudnn.cu
 --     check_cudnn = function(n) return problem end,    what cuDNN's kernel, which cudnn.cu
 --                                                      launches, cannot do
+--     slow_cudnn = function(n) return reason end,      why "auto" prefers the generated kernel, where
+--                                                      cuDNN's can run; of all ops that share a site
 --     flops     = function(n) ... end,  bytes = function(n) ... end,   knows n.elem_bytes, too
 --     cost      = "copy",          the kernel's class of rates: attention, attention_bwd, norm,
 --                                  elementwise, copy. Default: norm if an axis is a
@@ -95,7 +97,7 @@ local keys = {
   evaluates = "string", scaled = "boolean", same_bits = "boolean", inputs = "table", attrs = "table",
   outputs = "table", axes = "table", cuts = "table", in_parts = "table", check = "function",
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
-  check_cudnn = "function", flops = "function",
+  check_cudnn = "function", slow_cudnn = "function", flops = "function",
   bytes = "function", bytes_cuda = "function", cost = "string", products = "function",
   products_cuda = "function",
   backward = "function", expands = "function", fp8 = "function", reference = "function",

@@ -483,14 +483,16 @@ static void set_sizes(Infer *in, const Node *node)
     lua_setfield(in->L, in->n_index, "grad_bytes");
 }
 
-/* Asks the rule, if the target's own kernel can run what the library's cannot. */
+/* Asks the rule, if the target's own kernel may run it instead. */
 static const KernelLibrary *library_of(Infer *in, const Node *node)
 {
     const KernelLibrary *library = ops_kernel_library(in->g, node->op);
 
     if (!library || !in->g->model.library_where_able)
         return library;
-    return infer_library_problem(in->g, node) ? NULL : library;
+    if (infer_library_problem(in->g, node) || infer_library_slow(in->g, node))
+        return NULL;
+    return library;
 }
 
 static int64_t workspace_of(Infer *in, const Node *node)
@@ -543,21 +545,31 @@ void infer_push_n(Gen *g, const Node *node)
     infer_begin(&in, g, node);
 }
 
-const char *infer_library_problem(Gen *g, const Node *node)
+/* What the rule's function `key` says of the node; NULL: nothing. */
+static const char *rule_says(Gen *g, const Node *node, const char *key)
 {
-    const KernelLibrary *library = ops_kernel_library(g, node->op);
-    const char *problem = NULL;
+    const char *text = NULL;
     lua_State *L = g->L;
     int top = lua_gettop(L);
 
-    ops_push_function(L, node->op, library->check);
+    ops_push_function(L, node->op, key);
     if (!lua_isnil(L, -1)) {
         infer_push_n(g, node);
         lua_call(L, 1, 1);
-        problem = lua_isstring(L, -1) ? gen_strdup(g, lua_tostring(L, -1)) : NULL;
+        text = lua_isstring(L, -1) ? gen_strdup(g, lua_tostring(L, -1)) : NULL;
     }
     lua_settop(L, top);
-    return problem;
+    return text;
+}
+
+const char *infer_library_problem(Gen *g, const Node *node)
+{
+    return rule_says(g, node, ops_kernel_library(g, node->op)->check);
+}
+
+const char *infer_library_slow(Gen *g, const Node *node)
+{
+    return rule_says(g, node, ops_kernel_library(g, node->op)->slow);
 }
 
 int64_t infer_bytes(Gen *g, const Node *node, const char *key)

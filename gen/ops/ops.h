@@ -195,6 +195,8 @@ void infer_node(Gen *g, Node *node);
 /* What the library's kernel cannot do of the node, by the rule; NULL: nothing. The op has such a
  * kernel. Needs a protected call. */
 const char *infer_library_problem(Gen *g, const Node *node);
+/* Why the target's own kernel is preferred, though the library's may run the node; NULL: it is not. */
+const char *infer_library_slow(Gen *g, const Node *node);
 /* Pushes n: dims and attributes by name, the argument of the rule's functions. */
 void infer_push_n(Gen *g, const Node *node);
 /* The rule's `bytes`, or the size of every operand once. */

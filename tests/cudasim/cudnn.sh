@@ -64,7 +64,7 @@ cudnn_some() {
     for by in generated auto; do
         generate "$WORK/$by" "$models/tiny_llama.lua" --target cuda "${small[@]}" \
             "${cudnn_flags[@]}" --set model.layers=2 --set model.window=5 --set model.global_every=2 \
-            --set target.attention=$by &&
+            --set model.head_dim=72 --set target.attention=$by &&
             CUDASIM_UNCHECKED=1 build_trainer "$WORK/$by" CUDA_HOME="$home" &&
             STEPS=1 run_cuda "$WORK/$by" FLAGS="--debug-gradients $WORK/$by.g" && continue
         bad "cuDNN for some layers: does not run" "$WORK/$by.log"
@@ -76,9 +76,14 @@ cudnn_some() {
         gradients_near "$WORK/generated.g" "$WORK/auto.g"
 }
 
-# "auto", and heads that cuDNN cannot: the trainer needs none, and is that of generated kernels.
+# "auto", and heads that cuDNN cannot, or with which it is slower: the trainer needs none, and is
+# that of generated kernels.
 cudnn_nowhere() {
     local by
+    check "auto: says why it leaves heads of 64 to generated kernels" grep -qF \
+        'note: target.attention: a generated kernel runs attention: with heads of 64 it was faster' \
+        <("$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --target cuda "${cudnn_flags[@]}" \
+            --set model.head_dim=64 --set target.attention=auto 2>&1)
     for by in generated auto; do
         "$FSDPGEN" "$ROOT/tests/models/tiny_llama.lua" -o "$WORK/nowhere_$by" --target cuda \
             "${cudnn_flags[@]}" --set model.head_dim=12 --set target.attention=$by \

@@ -71,6 +71,11 @@ return op {
         if n.key_chunk < 0 then return "key_chunk must not be negative" end
         if n.softcap < 0 then return "softcap must not be negative" end
     end,
+    slow_cudnn = function(n)
+        if n.head_dim <= 64 then
+            return ("with heads of %d it was faster on an H100 and an H200"):format(n.head_dim)
+        end
+    end,
     check_cudnn = function(n)
         if n.starts then return "it does not support documents" end
         if n.softcap > 0 then return "it does not support softcap" end
