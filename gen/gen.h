@@ -80,6 +80,11 @@ struct Gen {
     struct KernelImage *image; /* plan_image.c: what compiled kernels take; NULL: no --image */
     struct Search *search;   /* search.c: what "auto" found; NULL otherwise */
     bool in_parts;              /* split.c has split the graph: shapes of values are of a part */
+    struct {
+        const char *fewer; /* "parts.tensor = 2": as many as ranks; NULL: there are no more, or not known */
+        double seconds;
+        int64_t bytes; /* of a rank */
+    } parts_price; /* what more parts than ranks cost a step; of `plan` alone */
     uint64_t numerics_hash;
     const char *numerics_lines; /* the parts of the hash, for people (graph/canon.c) */
 };
@@ -126,6 +131,7 @@ void dump_pass(Gen *g, const char *pass, Text *t);
 void plan_print(Gen *g, Text *t);
 void plan_print_json(Gen *g, Text *t);
 void plan_print_screen(Gen *g, Text *t); /* plan_screen.c: a summary; also of what does not fit */
+void plan_print_parts_price(Gen *g, Text *t); /* what more parts than ranks cost, if there are more */
 void plan_print_checked(Gen *g); /* plan_screen.c: `fsdpgen check` found nothing; which model it is */
 /* plan_files.c: makes the files of --html and --trace in the child; writes them in the parent, and
  * returns an exit code. */

@@ -98,12 +98,10 @@ static Keep *kept_blocks(Gen *g)
     return kept;
 }
 
-/* Plans the description again with some fields changed: "NAME = VALUE, ...". Out: an exit
- * code and the cost, if it fits. */
-static int plan_with(Gen *g, const char *fields, Cost *cost)
+/* The description with some fields changed: "NAME = VALUE, ...". */
+static Gen gen_with(Gen *g, const char *fields)
 {
     Gen own = {.opt = g->opt, .base.silent = true};
-    int code;
 
     own.opt.command = "tune"; /* it ends as soon as nothing fits */
     own.opt.image = NULL;
@@ -118,10 +116,41 @@ static int plan_with(Gen *g, const char *fields, Cost *cost)
         *gen_push(g, &own.opt.sets) = gen_printf(g, "%.*s=%.*s", (int)(value - s), s,
                                                  (int)(end - value - 3), value + 3);
     }
-    code = drive_passes(&own, "load", "place");
+    return own;
+}
+
+/* Plans it again so. Out: an exit code and the cost, if it fits. */
+static int plan_with(Gen *g, const char *fields, Cost *cost)
+{
+    Gen own = gen_with(g, fields);
+    int code = drive_passes(&own, "load", "place");
+
     if (code == EXIT_DONE)
         *cost = policy_cost(&own);
     return code;
+}
+
+/* What a step costs because it has more parts than ranks share, beside the plan of as
+ * many parts as ranks; nothing if that plan is none. */
+static void price_parts(Gen *g)
+{
+    Text fewer = {.g = g};
+    Gen own;
+    Cost cost;
+
+    for (int a = 0; a < N_PARTS_AXES; a++)
+        if (plan_parts_along(g, a) > 1)
+            text_printf(&fewer, "%sparts.%s = %lld", fewer.len > 0 ? ", " : "",
+                        axis_name(parts_mesh(a)), (long long)parts_ranks(&g->model, a));
+    if (fewer.len == 0)
+        return;
+    own = gen_with(g, fewer.s);
+    if (drive_passes(&own, "load", "simulate") != EXIT_DONE)
+        return;
+    cost = policy_cost(&own);
+    g->parts_price.fewer = fewer.s;
+    g->parts_price.seconds = g->prog.step_seconds - cost.seconds;
+    g->parts_price.bytes = policy_cost(g).bytes - cost.bytes;
 }
 
 /* May parts along the axis save memory? Those of heads and features only where the
@@ -329,6 +358,7 @@ int drive_passes(Gen *g, const char *first, const char *last)
 
 static void show_plan(Gen *g)
 {
+    price_parts(g);
     drive_print(g, g->opt.json      ? plan_print_json
                    : g->opt.kernels ? plan_print_kernels
                    : g->opt.all     ? plan_print

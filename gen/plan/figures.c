@@ -36,11 +36,21 @@ static double times_of_parts(const Gen *g, const Node *n)
     return times;
 }
 
+/* A flop for each element at most: a copy, or a rounding with a scale. */
+static bool is_copy(const Value *v)
+{
+    double elems = 1;
+
+    for (int d = 0; d < v->n_dims; d++)
+        elems *= (double)v->dim[d];
+    return v->kind == VAL_NODE && v->def->n_in > 0 && v->def->flops <= elems;
+}
+
 /* Is it parameter p, or a copy of it? Parts of a sequence gather weights before they
- * multiply. */
+ * multiply, and fp8 rounds them. */
 static bool is_param(const Value *v, int p)
 {
-    while (v->kind == VAL_NODE && v->def->n_in == 1 && v->def->flops == 0)
+    while (is_copy(v))
         v = v->def->in[0];
     return v->kind == VAL_PARAM && v->index == p;
 }

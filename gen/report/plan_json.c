@@ -89,6 +89,17 @@ static json_t *json_traffic(Gen *g)
     return o;
 }
 
+/* More of a step, and of a rank's bytes, than with as many parts as ranks. */
+static json_t *json_parts_price(Gen *g)
+{
+    json_t *o = json_object();
+
+    set_text(o, "beside", g->parts_price.fewer);
+    json_object_set_new(o, "seconds", json_real(g->parts_price.seconds));
+    set_int(o, "bytes_per_rank", g->parts_price.bytes);
+    return o;
+}
+
 /* The file of --rates. */
 static json_t *json_rates(Gen *g)
 {
@@ -148,6 +159,8 @@ void plan_print_json(Gen *g, Text *t)
     set_int(o, "max_live_bytes", g->prog.max_live_bytes);
     set_int(o, "ideal_live_bytes", g->prog.ideal_live_bytes);
     json_object_set_new(o, "step_seconds", json_real(g->prog.step_seconds));
+    if (g->parts_price.fewer)
+        json_object_set_new(o, "parts_price", json_parts_price(g));
     if ((run = plan_run_json(g)))
         json_object_set_new(o, "run", run);
     if (g->model.rates.file)

@@ -151,6 +151,23 @@ static void print_time(Gen *g, Text *t)
         first = 0;
     }
     text_printf(t, "\n");
+    plan_print_parts_price(g, t);
+}
+
+/* Signed, since fewer parts are sometimes slower. */
+void plan_print_parts_price(Gen *g, Text *t)
+{
+    const double seconds = g->parts_price.seconds;
+    const int64_t bytes = g->parts_price.bytes;
+
+    if (!g->parts_price.fewer)
+        return;
+    text_printf(
+        t,
+        "  more parts than ranks: %s%s longer and %s%s a rank more than with %s;\n"
+        "    parts beyond the most ranks that you will want gain nothing\n",
+        seconds < 0 ? "-" : "", show_seconds(g, fabs(seconds)), bytes < 0 ? "-" : "",
+        show_bytes_short(g, bytes < 0 ? -bytes : bytes), g->parts_price.fewer);
 }
 
 /* ---- a run ----------------------------------------------------------------------- */

@@ -125,6 +125,7 @@ static void print_head(Gen *g, Text *t)
                     "parts: %" PRId64 " of %s, inside the hash; a rank computes %d of "
                     "them\n",
                     parts_all(m), parts_of(g), plan_parts(g));
+    plan_print_parts_price(g, t);
     print_network(g, t);
     text_printf(t,
                 "step: %" PRId64 " micro-batches of %" PRId64 " x %" PRId64

@@ -106,3 +106,28 @@ for name in demo gpt2_124m; do
             test "${whole:-none}" = "$(flops_of $name $(printf ' --set %s' $field))"
     done
 done
+for name in demo gpt2_124m; do
+    check "$name: as many flops per token in fp8" test "$(flops_of $name --set 'dtypes={param="bf16",linear="fp8"}')" \
+        = "$(flops_of $name --set dtypes.param=bf16)"
+done
+
+# What more parts than ranks cost is the difference of two plans; with as many there is no such line.
+parts_plan() { # FIELD=VALUE...
+    local sets=() field
+    for field; do sets+=(--set "$field"); done
+    "$FSDPGEN" plan "$ROOT/models/demo.lua" --target cuda --set mesh.shard=1 "${sets[@]}" --json >"$WORK/plan.json" 2>"$WORK/err"
+}
+for axes in "parts.tensor=4 parts.tensor=2 mesh.tensor=2" "parts.context=4 parts.context=2 mesh.context=2"; do
+    read -r many few mesh <<<"$axes"
+    parts_plan "$few" "$mesh"
+    check "$few on two ranks: no price" test "$(grep -c parts_price "$WORK/plan.json")" = 0
+    seconds=$(number step_seconds) bytes=$(number arena)
+    parts_plan "$many" "$mesh"
+    check "$many on two ranks: the price in bytes" test "$(sed -n '/"parts_price"/,/}/s/.*"bytes_per_rank": *//p' "$WORK/plan.json")" \
+        = $(($(number arena) - bytes))
+    check "and in seconds, beside $few" awk -v all="$(number step_seconds)" -v few="$seconds" \
+        -v price="$(sed -n '/"parts_price"/,/}/s/.*"seconds": *\([-0-9.e]*\).*/\1/p' "$WORK/plan.json")" \
+        'BEGIN { d = all - few - price; exit !(price != "" && d < 1e-9 && d > -1e-9) }'
+done
+check "and the screen says so" grep -q 'more parts than ranks: .* longer and .* a rank more than with parts.tensor = 1;$' \
+    <("$FSDPGEN" plan "$ROOT/models/demo.lua" --set parts.tensor=2)
