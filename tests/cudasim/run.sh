@@ -544,22 +544,22 @@ fp8() {
 part llama llama
 part rows:llama rows llama tiny_llama 1
 part library_sums:llama turn 0 2 library_sums
-part faults:llama turn 1 2 faults
+part faults:llama turn 3 4 faults
 part unordered:llama turn 1 2 unordered
 part unmet:llama turn 0 2 unmet
 part tuning:llama turn 1 2 tuning
 part calibration:llama turn 0 2 calibration
-part compiled_at_start:llama compiled_at_start
+part compiled_at_start:llama turn 0 2 compiled_at_start
 part graphs turn 0 2 graphs
 part machines machines
-part matrices turn 1 2 matrices
-part shared_parts turn 0 3 shared_parts
+part matrices turn 1 4 matrices
+part shared_parts turn 0 4 shared_parts
 part held_starts turn 1 2 held_starts
-part cudnn_attention turn 0 2 cudnn_attention
-part gpt2 turn 1 2 gpt2
+part cudnn_attention turn 2 4 cudnn_attention
+part gpt2 turn 0 2 gpt2
 part structure turn 0 2 structure
-part formulas turn 1 2 formulas
-part biases turn 1 2 biases
+part formulas turn 0 2 formulas
+part biases turn 0 2 biases
 part bf16 turn 0 2 bf16
 part f16 turn 1 2 f16
 part fp8 turn 1 2 fp8

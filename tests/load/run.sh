@@ -130,6 +130,6 @@ part cases . "$here/cases.sh"
 part import . "$here/import.sh"
 part good . "$here/good.sh"
 part files . "$here/files.sh"
-part writer turn 1 2 . "$here/writer.sh"
+part writer turn 1 4 . "$here/writer.sh"
 part libm . "$here/libm.sh"
 finish

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# bits.sh OP_TEST ARCH FOLDER [kernels]: with `kernels`, every kernel against its reference, compiled
-# as trainers are, for the -march of the runtime that OP_TEST links; FULL=1: then two more cases of
-# each with -O2. The digests of the outputs stay in FOLDER. Without it, the same cases with other
+# bits.sh OP_TEST ARCH FOLDER [kernels]: with `kernels`, kernels against their references, compiled
+# as trainers are, for the -march of the runtime that OP_TEST links: of every other op, as SEED chooses (turn.sh);
+# FULL=1: of all, then two more cases of each with -O2. The digests of the outputs stay in FOLDER. Without it, the same cases with other
 # optimisation, instruction set or compiler, on which no bit of a kernel may depend that stays off
 # products and vectors of the machine's width: with one of them, as SEED chooses; FULL=1: with all.
 # Out: exit 1 if a kernel is wrong, or digests differ.
 set -eu
-op_test=$1 arch=$2 folder=$3
+op_test=$1 arch=$2 folder=$3 only=$("$(dirname "$0")/turn.sh" 0)
 mkdir -p "$folder"
 
 # digests NAME OPTION...
@@ -16,7 +16,7 @@ digests() {
     shift
     rm -rf "$folder/$name" "$folder/$name.d"
     mkdir "$folder/$name.d"
-    if ! "$op_test" --work "$folder/$name.d" --cases 1 --seed 7 --digests yes "$@" \
+    if ! "$op_test" --work "$folder/$name.d" --cases 1 --seed 7 --digests yes $only "$@" \
         >"$folder/$name.log"; then
         grep -v '^bits of' "$folder/$name.log"
         exit 1

@@ -5,14 +5,14 @@
 # one file of C. A compiler that optimises takes most of the time, and no bit depends on it (bits.sh),
 # so all are compiled without, and the first of them again for vectors. And faults planted in the
 # generator, which that must find. In: the op_test binary, `cuda` where a device can be simulated.
-# Out: exit 1 if anything differs. FULL=1: 1,000 of them, all faults; else 60, and the fault that SEED
+# Out: exit 1 if anything differs. FULL=1: 1,000 of them, all faults; else 32, and the fault that SEED
 # chooses.
 set -u
 op_test=$1 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 seed=${SEED:-1}
-if [ "${FULL:-0}" = 1 ]; then count=1000 again=200; else count=60 again=24; fi
+if [ "${FULL:-0}" = 1 ]; then count=1000 again=200; else count=32 again=12; fi
 
 # formulas COUNT TARGET OPTION...
 formulas() {

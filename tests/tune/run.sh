@@ -425,11 +425,11 @@ part grid turn 2 3 grid
 part sizes sizes
 part override override
 part measured measured
-part exhaustive:measured exhaustive
+part exhaustive:measured turn 1 3 exhaustive
 part noise:measured noise
 part failures:measured failures
 part wisdom:measured wisdom
 part stopped:measured stopped
 part live:measured live
-part earnest earnest
+part earnest turn 0 3 earnest
 finish
