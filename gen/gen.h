@@ -81,7 +81,7 @@ struct Gen {
     struct Search *search;   /* search.c: what "auto" found; NULL otherwise */
     bool in_parts;              /* split.c has split the graph: shapes of values are of a part */
     struct {
-        const char *fewer; /* "parts.tensor = 2": as many as ranks; NULL: there are no more, or not known */
+        const char *fewer; /* "parts.tensor = 2": as many as ranks; NULL: there are no more, or no price */
         double seconds;
         int64_t bytes; /* of a rank */
     } parts_price; /* what more parts than ranks cost a step; of `plan` alone */

@@ -12,7 +12,8 @@
 #                    so that --list and a wrong name are answered everywhere
 #   check NAME COMMAND...        one check: the command succeeds
 #   at_least WHAT HAVE NEED      one check: a count that is promised
-#   turn N OF COMMAND...         runs it with FULL=1 or parts named, else where SEED % OF is N
+#   turn N OF COMMAND...         runs it with FULL=1 or parts named, else in one of OF runs: where a number
+#                                made of SEED, unlike SEED's own residues, has the residue N
 #   known_parts      --list and wrong names are answered now, not at the end
 #   cannot_run WHY   in place of finish: nothing of this suite runs here
 #   conclude         in place of finish: no part runs, and the checks until now count
@@ -105,7 +106,7 @@ at_least() {
 turn() {
     local n=$1 of=$2
     shift 2
-    if [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || [ $((SEED % of)) = "$n" ]; then "$@"; fi
+    if [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || [ $((SEED * 48271 % 2147483647 / 64 % of)) = "$n" ]; then "$@"; fi
 }
 
 declare -A part_needs=() part_command=() part_done=()

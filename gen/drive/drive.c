@@ -130,8 +130,8 @@ static int plan_with(Gen *g, const char *fields, Cost *cost)
     return code;
 }
 
-/* What a step costs because it has more parts than ranks share, beside the plan of as
- * many parts as ranks; nothing if that plan is none. */
+/* What a step costs because it has more parts than ranks: compares with the plan that has
+ * as many parts as ranks. If that one does not fit, there is no price. */
 static void price_parts(Gen *g)
 {
     Text fewer = {.g = g};
@@ -358,7 +358,8 @@ int drive_passes(Gen *g, const char *first, const char *last)
 
 static void show_plan(Gen *g)
 {
-    price_parts(g);
+    if (!g->opt.kernels || g->opt.json)
+        price_parts(g);
     drive_print(g, g->opt.json      ? plan_print_json
                    : g->opt.kernels ? plan_print_kernels
                    : g->opt.all     ? plan_print

@@ -36,14 +36,14 @@ static double times_of_parts(const Gen *g, const Node *n)
     return times;
 }
 
-/* A flop for each element at most: a copy, or a rounding with a scale. */
+/* Two flops for each element at most: a copy, or a rounding, in one layout or two. */
 static bool is_copy(const Value *v)
 {
     double elems = 1;
 
     for (int d = 0; d < v->n_dims; d++)
         elems *= (double)v->dim[d];
-    return v->kind == VAL_NODE && v->def->n_in > 0 && v->def->flops <= elems;
+    return v->kind == VAL_NODE && v->def->n_in > 0 && v->def->flops <= 2 * elems;
 }
 
 /* Is it parameter p, or a copy of it? Parts of a sequence gather weights before they

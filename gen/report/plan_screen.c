@@ -154,7 +154,7 @@ static void print_time(Gen *g, Text *t)
     plan_print_parts_price(g, t);
 }
 
-/* Signed, since fewer parts are sometimes slower. */
+/* Fewer parts are sometimes slower, by the plan. */
 void plan_print_parts_price(Gen *g, Text *t)
 {
     const double seconds = g->parts_price.seconds;
@@ -164,10 +164,11 @@ void plan_print_parts_price(Gen *g, Text *t)
         return;
     text_printf(
         t,
-        "  more parts than ranks: %s%s longer and %s%s a rank more than with %s;\n"
-        "    parts beyond the most ranks that you will want gain nothing\n",
-        seconds < 0 ? "-" : "", show_seconds(g, fabs(seconds)), bytes < 0 ? "-" : "",
-        show_bytes_short(g, bytes < 0 ? -bytes : bytes), g->parts_price.fewer);
+        "  more parts than ranks: a step takes %s %s, a rank %s %s, than with %s;\n"
+        "    have as many parts as the most ranks that you will want\n",
+        show_seconds(g, fabs(seconds)), seconds < 0 ? "less" : "more",
+        show_bytes_short(g, bytes < 0 ? -bytes : bytes), bytes < 0 ? "less" : "more",
+        g->parts_price.fewer);
 }
 
 /* ---- a run ----------------------------------------------------------------------- */

@@ -37,7 +37,8 @@ RT_DEVICE uint8_t rt_e5m2_from_f32(float x)
 
 /* rt_e4m3x4, rt_e5m2x4: four values times 1 / scale, rounded, the first in the lowest byte. Hopper's
  * and Ada's instruction rounds two at a time to the bits of the functions above, but may make any NaN of
- * a NaN. Values have a NaN or an infinity among them only if their scale is NaN (rt_fp8_scale). */
+ * a NaN. A value is NaN or infinite only if the scale of its tensor is NaN (rt_fp8_scale); such
+ * tensors become 0x7f. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
 #define RT_FP8_X4(to)                                                                              \
     RT_DEVICE uint32_t rt_##to##x4(float a, float b, float c, float d, float inverse)              \

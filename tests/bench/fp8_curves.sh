@@ -18,6 +18,7 @@ case ${MODEL:-1m} in
       dims="layers = 12, dim = 768, heads = 12, vocab = 50257" seq=1024 micro=8 batch=8 ;;
 *) echo "fp8_curves.sh: no MODEL $MODEL" >&2; exit 2 ;;
 esac
+work=$work/${MODEL:-1m}.${TARGET:-cpu}
 mkdir -p "$work"
 (cd "$root" && find gen runtime -name '*.c' | LC_ALL=C sort | xargs cat) >"$work/data.txt"
 cat >"$work/model.lua" <<LUA

@@ -19,7 +19,7 @@
 # after LIMIT_SECONDS (default 540), loses no whole row, and the same command goes on from there.
 # Out: tables on stdout and in OUT/bench.md; once a call has all it was asked for, in RESULTS
 # (tests/bench/RESULTS.md; an empty RESULTS: nowhere). In OUT: bench.rows, and bench.tar.gz, which
-# has profiles and wisdom. STEPS=N (default 12; three more are not counted), TORCH=0: without
+# has profiles and wisdom. STEPS=N (default 12, of which three are not counted), TORCH=0: without
 # PyTorch, TUNE=0: with the library's first algorithms, PEAK_TFLOPS=X, KINDS: those rows alone.
 # Ends with 'N passed, N failed'; without a GPU it says so and passes.
 set -u
@@ -155,9 +155,10 @@ build_later() {
     build "$WORK/$name.$kind_of_row" "$file" "$seq" "$sequences" "$batches" "$kind_of_row" "$@" &
 }
 
-# A trainer's row: its steps, and the seconds of its kernels.
+# A trainer's row: its steps, and the seconds of its kernels. 4: no time was left to build it.
 ours() {
     local name=$1 attention=$2 seq=$4 sequences=$5 batches=$6 dir=$WORK/$1.$2 seconds
+    [ -e "$dir.log" ] || return 4
     if [ ! -e "$dir.built" ]; then
         [ $SECONDS -lt "$LIMIT_SECONDS" ] || over=1
         cp "$dir.log" "$WORK/log"
@@ -207,7 +208,7 @@ row() {
     row_is_there "$name" "$kind_of_row" && return
     [ $over = 0 ] && "$@" >"$WORK/row"
     code=$?
-    if [ $over = 1 ]; then
+    if [ $over = 1 ] || [ $code = 4 ]; then
         left+=("$name, $kind_of_row")
     elif [ $code = 3 ] && [ "$kind_of_row" = pytorch ]; then
         echo "skipped: PyTorch ($(tail -n 1 "$WORK/log"))"
@@ -234,8 +235,13 @@ each_row() {
     done <<<"$cases"
 }
 
-# nvcc takes longer than most rows: what is missing is built side by side, before them.
-build_row() { [ "$2" = pytorch ] || row_is_there "$1" "$2" || build_later "$@"; }
+# nvcc takes longer than most rows: what is missing is built side by side, before them; in half of the
+# call's time, so that a slow host has rows, too.
+build_row() {
+    [ "$2" = pytorch ] || row_is_there "$1" "$2" || [ $SECONDS -gt $((LIMIT_SECONDS / 2)) ] || build_later "$@"
+}
+left=()
+row copy copy copy_row
 each_row build_row
 wait
 
@@ -246,8 +252,6 @@ measure_row() {
     *) row "$1" "$2" ours "$@" ;;
     esac
 }
-left=()
-row copy copy copy_row
 each_row measure_row
 
 rows_tables

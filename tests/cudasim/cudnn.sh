@@ -81,7 +81,7 @@ cudnn_some() {
 cudnn_nowhere() {
     local by
     check "auto: says why it leaves heads of 64 to generated kernels" grep -qF \
-        'note: target.attention: a generated kernel runs attention: with heads of 64 it was faster' \
+        'note: target.attention: a generated kernel runs attention: heads are 64 wide, and with heads of 64 it was faster' \
         <("$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --target cuda "${cudnn_flags[@]}" \
             --set model.head_dim=64 --set target.attention=auto 2>&1)
     for by in generated auto; do

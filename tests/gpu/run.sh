@@ -146,7 +146,7 @@ fp8() {
     note=$(head -n 1 "$WORK/check.log")
 }
 
-# The trainers. NAME MODEL TOLERANCE FLAGS...; for each the ranks' meshes are in builds().
+# The trainers by name: flags_of has their descriptions, mesh_of their meshes, tolerance_of their bounds.
 small=(--set model.layers=2 --set seq=9 --set micro_batch=1 --set global_batch=8)
 wide=(--set model.layers=2 --set model.dim=256 --set model.kv_heads=2 --set model.ffn=344
       --set seq=200 --set micro_batch=2 --set global_batch=8)

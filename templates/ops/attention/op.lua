@@ -73,7 +73,8 @@ return op {
     end,
     slow_cudnn = function(n)
         if n.head_dim <= 64 then
-            return ("with heads of %d it was faster on an H100 and an H200"):format(n.head_dim)
+            return ("heads are %d wide, and with heads of 64 it was faster on an H100 and an H200"):format(
+                n.head_dim)
         end
     end,
     check_cudnn = function(n)
