@@ -8,37 +8,20 @@ local function mesh(replicate, shard)
     return { replicate .. "x" .. shard, "mesh.replicate=" .. replicate, "mesh.shard=" .. shard }
 end
 
--- Ranks along tensor or context share the parts of models that have some; others leave these meshes out.
-local parts = { "model.heads=4", "model.ffn=52", "model.vocab=260", "seq=18", "parts.tensor=4" }
-local function tensor(replicate, shard, tensor)
-    local m = mesh(replicate, shard)
-    return { m[1] .. "x" .. tensor, m[2], m[3], "mesh.tensor=" .. tensor, with = parts }
-end
-
-local sequence_parts = { "model.heads=4", "model.kv_heads=4", "seq=18", "parts.context=2" }
-local function context(replicate, shard, context)
-    local m = mesh(replicate, shard)
-    return { m[1] .. "c" .. context, m[2], m[3], "mesh.context=" .. context, with = sequence_parts }
-end
-
-local parts_of_both = { "model.heads=8", "model.kv_heads=4", "model.head_dim=6", "model.ffn=52", "seq=20",
-                        "parts.tensor=2", "parts.context=2" }
-local function both_axes(replicate, shard, tensor, context)
-    local m = mesh(replicate, shard)
-    return { m[1] .. "x" .. tensor .. "c" .. context, m[2], m[3], "mesh.tensor=" .. tensor,
-             "mesh.context=" .. context, with = parts_of_both }
+-- Ranks along tensor or context share the parts of models that have some; for others it is 1x1.
+local function along(tensor, context)
+    local parts = { "model.heads=8", "model.kv_heads=8", "model.head_dim=6", "model.ffn=56", "seq=16",
+                    "parts.tensor=" .. tensor, "parts.context=" .. context }
+    return { tensor .. "x" .. context, "mesh.tensor=" .. tensor, "mesh.context=" .. context, with = parts }
 end
 
 local four, both = { "mesh.shard=4" }, { "mesh.replicate=2", "mesh.shard=2" }
 
 local factors = {
     { "mesh", mesh(1, 1), mesh(1, 2), mesh(2, 1), mesh(1, 4), mesh(2, 2), mesh(4, 1),
-      mesh(1, 8), mesh(2, 4), mesh(4, 2), mesh(8, 1),
-      tensor(1, 1, 2), tensor(1, 1, 4), tensor(1, 2, 2), tensor(2, 1, 2), tensor(2, 2, 2),
-      tensor(1, 2, 4),
-      context(1, 1, 2), context(1, 2, 2), context(2, 1, 2), context(2, 2, 2),
-      both_axes(1, 1, 2, 2), both_axes(1, 2, 2, 2), both_axes(2, 1, 2, 2), both_axes(1, 2, 2, 1),
-      both_axes(1, 2, 1, 2) },
+      mesh(1, 8), mesh(2, 4), mesh(4, 2), mesh(8, 1) },
+    { "along", { "1x1" }, along(2, 1), along(4, 1), along(8, 1), along(1, 2), along(2, 2), along(4, 2),
+      along(1, 4), along(2, 4), along(1, 8) },
     { "strategy",
       { "full_shard", "strategy=full_shard" },
       { "shard_grad_op", "strategy=shard_grad_op", with = four },
@@ -87,9 +70,18 @@ local function split(m)
     return tonumber(p), tonumber(s)
 end
 
+local function ranks(m, along)
+    local p, s = split(m)
+    local t, c = split(along)
+    return p * s * t * c
+end
+
 local rules = {
-    { "mesh", "node", function(m, node)
-        return node == "all" or m ~= "1x1"
+    { "mesh", "along", function(m, along)
+        return ranks(m, along) <= 8
+    end },
+    { "mesh", "along", "node", function(m, along, node)
+        return node == "all" or ranks(m, along) > 1
     end },
     { "mesh", "strategy", function(m, strategy)
         local p, s = split(m)

@@ -65,12 +65,15 @@ local function load_factors(left_out, only)
     return factors, place
 end
 
--- Does the (partial) row break a rule? A rule speaks once both its factors are chosen.
+-- Does the (partial) row break a rule? A rule speaks once all its factors are chosen.
 local function legal(factors, place, row)
     for _, rule in ipairs(choices.rules) do
-        local a, b = place[rule[1]], place[rule[2]]
-        if row[a] and row[b]
-            and not rule[3](factors[a].values[row[a]][1], factors[b].values[row[b]][1]) then
+        local labels = {}
+        for k = 1, #rule - 1 do
+            local f = place[rule[k]]
+            labels[k] = row[f] and factors[f].values[row[f]][1]
+        end
+        if #labels == #rule - 1 and not rule[#rule](table.unpack(labels)) then
             return false
         end
     end
@@ -83,7 +86,7 @@ local function completable(factors, place, row)
         return false
     end
     for _, rule in ipairs(choices.rules) do
-        for k = 1, 2 do
+        for k = 1, #rule - 1 do
             local f = place[rule[k]]
             if not row[f] then
                 for v = 1, #factors[f].values do

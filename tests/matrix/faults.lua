@@ -16,6 +16,11 @@ local function row(replicate, shard, threads, ...)
                                                table.concat(sets, "\t"))
 end
 
+local function in_parts(tensor, context)
+    return "parts.tensor=" .. tensor .. " parts.context=" .. context .. " global_batch=8 model.layers=2 "
+        .. "model.heads=16 model.kv_heads=8 model.head_dim=6 model.ffn=64 model.vocab=260 seq=16"
+end
+
 local faults = {
     { "merge_in_order", "a rank adds its leaves one after the other, not as a tree",
       row = row(1, 8, 1),
@@ -177,6 +182,21 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
     { "mesh_in_math", "the mathematics know the number of ranks", row = row(1, 2, 1),
       { "templates/trainer/math.c", "the mathematics of ${name}: each distinct span once",
         "the mathematics of ${name} on ${world_size} ranks: each distinct span once" } },
+
+    -- with two ranks the second begins at half of the parts, which is the same tree
+    { "meet_at_own", "a sum of all parts begins at the first part of the rank that adds it",
+      row = row(1, 1, 1, "mesh.tensor=4"), sets = in_parts(8, 1),
+      { "templates/ops/meet/cpu.c", 'name = "x[" .. first .. "]"',
+        'name = "x[(part + " .. first .. ") % " .. parts .. "]"' } },
+
+    { "part_by_rank", "parts are numbered from the rank's number on, however many it has",
+      row = row(1, 1, 1, "mesh.context=2"), sets = in_parts(1, 4),
+      { "runtime/state/rt_map.c", ".first = rt_group_index(ranks, rank) * here}",
+        ".first = rt_group_index(ranks, rank)}" } },
+
+    { "boxes_in_turn", "a rank's boxes follow each other, also where parts along both axes cut a weight",
+      row = row(1, 1, 1, "mesh.tensor=2", "mesh.context=2"), sets = in_parts(2, 4),
+      { "runtime/state/rt_map.c", "if (p->inner_boxes <= 1)", "if (p->inner_boxes <= 1 || held > 1)" } },
 
     { "arena", "the trainer maps more than the plan states", row = row(1, 2, 1),
       { "templates/trainer/trainer.c", ".local_bytes = ", ".local_bytes = 4096 + " } },

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The matrix: trainers that differ in nothing but choices outside the numerics hash (mesh,
-# strategy, wrap, prefetch, reshard, recompute, accumulation, threads: choices.lua) must agree
-# in every bit with the plainest trainer of their model over 20 steps (losses, gradient norms,
-# weights), have byte-identical mathematics files, and map the arena their plan states. Tiny
+# The matrix: trainers that differ in nothing but choices outside the numerics hash (mesh, ranks along
+# tensor and context, strategy, wrap, prefetch, reshard, recompute, accumulation, threads:
+# choices.lua) must agree in every bit with the plainest trainer of their model over 20 steps
+# (losses, gradient norms, weights), have byte-identical mathematics files, and map the arena their plan states. Tiny
 # llama and GPT-2, f32 and bf16, plain and with what meets choices in other ways (uneven targets,
-# f16 that overflows, state in bf16, frozen parameters, sums in a library's order), each over its
-# own covering array of all pairs of choices (cover.lua).
+# f16 that overflows, state in bf16, frozen parameters, sums in a library's order), in parts of features
+# and tokens also in f64, each over its own covering array of all pairs of choices (cover.lua).
 # FULL=1 runs every row; else a third of the models and a sample of their rows, by SEED. What the
 # generator says it cannot do yet is left out, and counted.
 #
@@ -44,7 +44,7 @@ llama_state|tiny_llama|builtin|dtypes.param="bf16" dtypes.moments="bf16" dtypes.
  loss.mask=true documents.end_id=32 groups={{match="model.layers.1.*",frozen=true}}|masked|$few
 llama_library|tiny_llama|$ISA_GEMM|reduction=library mesh.replicate=2 mesh.shard=2 \
  dtypes.param="bf16" dtypes.moments="bf16" dtypes.master="bf16" \
- groups={{match="*norm*",frozen=true}}|text|mesh=2x2;node=all;$placed
+ groups={{match="*norm*",frozen=true}}|text|mesh=2x2;along=1x1;node=all;$placed
 llama_muon|tiny_llama|builtin|optimizer=muon{lr=2e-3} model.kv_heads=1 dtypes.param="f16" \
  dtypes.moments="bf16" groups={{match="model.layers.0.*",frozen=true}} \
  loss_scale={init=1<<24,factor=16,growth_interval=3}|text|$few
@@ -56,28 +56,35 @@ granite_gemma|tiny_llama|builtin|dtypes.param="bf16" model.kv_heads=1 model.nope
  model.attention_softcap=2 model.logits_softcap=3|text|$few
 olmo2|tiny_llama|builtin|model.heads=6 model.kv_heads=2 model.head_dim=6 model.post_norm=true \
  model.qk_norm_all=true|text|$few
-llama_parts|tiny_llama|builtin|parts.tensor=4 model.heads=8 model.kv_heads=4 model.head_dim=6 \
- model.ffn=52 model.vocab=260 seq=18 model.tied=true documents.end_id=10|text|$parts
-gpt2_parts|tiny_gpt2|$ISA_GEMM|parts.tensor=4 model.heads=4 model.dim=40 model.ffn=48 model.vocab=260 \
- seq=18 dtypes.param="bf16" dtypes.master="bf16" loss.mask=true|uneven|$parts
-llama_context|tiny_llama|builtin|parts.context=2 micro_batch=1 model.heads=8 model.kv_heads=1 model.head_dim=6 \
- model.vocab=259 seq=18 model.tied=true documents.end_id=10 dtypes.param="bf16" optimizer=muon{lr=1e-3} \
-|text|$sequence_parts
-gpt2_context|tiny_gpt2|$ISA_GEMM|parts.context=2 model.heads=4 model.dim=40 seq=18 loss.mask=true\
-|uneven|$sequence_parts
-llama_both|tiny_llama|builtin|parts.tensor=2 parts.context=2 model.heads=8 model.kv_heads=4 model.head_dim=6 \
- model.ffn=52 model.vocab=259 seq=20 model.tied=true documents.end_id=10 dtypes.param="bf16"|text|$both_parts
-gpt2_both|tiny_gpt2|$ISA_GEMM|parts.tensor=2 parts.context=2 model.heads=4 model.dim=40 seq=20 loss.mask=true\
-|uneven|$both_parts
+llama_parts|tiny_llama|builtin|parts.tensor=8 $shorter model.heads=16 model.kv_heads=8 model.head_dim=6 \
+ model.ffn=56 model.vocab=260 seq=20 model.tied=true documents.end_id=10 ${turned[0]}|text|$parts;along=$tensor
+gpt2_parts|tiny_gpt2|$ISA_GEMM|parts.tensor=8 $shorter model.heads=8 model.dim=48 model.vocab=260 \
+ seq=20 dtypes.param="bf16" dtypes.master="bf16" loss.mask=true|uneven|$parts;along=$tensor
+llama_context|tiny_llama|builtin|parts.context=8 micro_batch=1 global_batch=4 model.layers=2 model.heads=8 \
+ model.kv_heads=1 model.head_dim=6 model.vocab=259 seq=24 model.tied=true documents.end_id=10 ${turned[1]} \
+ optimizer=muon{lr=1e-3}|text|$parts;along=$context
+gpt2_context|tiny_gpt2|$ISA_GEMM|parts.context=8 $shorter model.heads=8 model.dim=48 seq=20 loss.mask=true \
+ ${turned[2]}|uneven|$parts;along=$context
+llama_both|tiny_llama|builtin|parts.tensor=8 parts.context=2 $shorter model.heads=16 model.kv_heads=8 \
+ model.head_dim=6 model.ffn=64 model.vocab=259 seq=24 model.tied=true documents.end_id=10 ${turned[2]} \
+|text|$parts;along=$tensor,1x2,2x2,4x2
+gpt2_both|tiny_gpt2|$ISA_GEMM|parts.tensor=2 parts.context=8 $shorter model.heads=16 model.dim=48 seq=16 \
+ loss.mask=true ${turned[1]}|uneven|$parts;along=$context,2x1,2x2,2x4
 TABLE
 }
 wraps="wrap=block,inside,name,root"
-data_ranks="mesh=1x1,1x2,2x1,1x4,2x2,4x1,1x8,2x4,4x2,8x1"
-parts="mesh=1x1,1x1x2,1x1x4,1x2x2,2x1x2,2x2x2,1x2x4;$wraps"
-sequence_parts="mesh=1x1,1x1c2,1x2c2,2x1c2,2x2c2;$wraps"
-both_parts="mesh=1x1,1x1x2c2,1x2x2c2,2x1x2c2,1x2x2c1,1x2x1c2;$wraps"
+data_ranks="along=1x1"
+parts="mesh=1x1,1x2,2x1,1x4,2x2,4x1;$wraps"
+tensor=1x1,2x1,4x1,8x1
+context=1x1,1x2,1x4,1x8
+shorter="global_batch=8 model.layers=2" # many parts, so many calls of kernels
 placed="strategy=hybrid_shard;accumulate=sharded;$wraps"
-few="mesh=1x2,1x4,2x2,4x2;$wraps"
+few="mesh=1x2,1x4,2x2,4x2;along=1x1;$wraps"
+turned=() # of models in parts; the next SEED that runs a model is SEED + 3
+dtypes=(f32 bf16 f64)
+for i in 0 1 2; do
+    turned[i]="dtypes.param=\"${dtypes[(SEED / 3 + i) % 3]}\""
+done
 
 # matrix_model NAME VARIANT: all models where parts are named or with FULL=1, else a third of them.
 # The variant chooses the rows: the same ones whichever models run.
@@ -102,8 +109,8 @@ matrix_model() {
 }
 
 pairs() { # after the models
-    echo "figure: $runs runs of $STEPS steps; left out: $refused rows not available yet, $large" \
-        "that do not fit their budget"
+    echo "figure: $runs runs of $STEPS steps, $tight of them with the least memory that auto finds;" \
+        "left out: $refused rows not available yet"
     [ "$FULL" = 0 ] || check "at least 200 runs" [ "$runs" -ge 200 ]
 }
 
