@@ -44,6 +44,7 @@ static void fill_parts(Check *c, Model *m)
 {
     for (int a = 0; a < N_PARTS_AXES; a++)
         value_int(c, parts_field(c->g, a), &m->parts[a]);
+    m->parts_dtype = dtype_parse(value_str(c, "parts.dtype")); /* "param": none */
 }
 
 static void fill_hash_fields(Check *c, Model *m)

@@ -22,7 +22,7 @@ static const char *const attributes[] = {
     "pattern", "pattern_doc",  "max_bytes", "forbid",       "size",        "fields",
     "item",    "count",        "kinds",     "number_makes", "number_sets", "number",
     "func",    "hash",         "later",     "only",         "doc",         "example",
-    "alone",   "neutral",      "editor",    "more",
+    "alone",   "neutral",      "graph",     "editor",       "more",
 };
 enum { N_ATTRIBUTES = sizeof attributes / sizeof *attributes };
 
@@ -170,6 +170,7 @@ static Field read_row(Reader *r, const char *hash)
     f.optional = get_bool(r, "optional");
     f.default_ref = get_ref(r, "default");
     f.neutral_ref = get_ref(r, "neutral");
+    f.graph = get_bool(r, "graph");
     f.default_text = get_text(r, "default_text");
     f.has_min = get_number(r, "min", &f.min);
     f.has_max = get_number(r, "max", &f.max);

@@ -36,6 +36,7 @@ typedef struct Field {
     int default_ref;          /* LUA_NOREF: no default */
     int neutral_ref;          /* With this value the field has no effect, whatever its default, so
                                * it is not in the hash. LUA_NOREF: none */
+    bool graph;               /* the graph says all that it means, so the field is not hashed */
     const char *default_text; /* for the reference, if the default is computed */
     bool has_min, has_max, has_above, has_below, power_of_two;
     double min, max, above, below;

@@ -92,6 +92,7 @@ typedef struct Model {
     bool packed;                        /* sequences hold documents, */
     int64_t document_end;               /* each of which ends with this token */
     int64_t parts[N_PARTS_AXES];        /* along each axis; 1: values are whole along it */
+    Dtype parts_dtype;                  /* of summands of values; DT_NONE: as their values have */
     bool fuse;
     bool library_order;                 /* reduction = "library": sums over ranks one by one; then
                                          * mesh, strategy and accumulate are inside the hash */

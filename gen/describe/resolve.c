@@ -193,12 +193,15 @@ typedef struct HashLines {
 
 static void hash_table(HashLines *h, const Fields *fields, const char *path);
 
+/* Is the hash the same without the line? */
 static bool is_neutral(const HashLines *h, const Field *f)
 {
     bool same;
 
-    if (!h->canonical || f->neutral_ref == LUA_NOREF)
+    if (!h->canonical)
         return false;
+    if (f->graph || f->neutral_ref == LUA_NOREF)
+        return f->graph;
     lua_rawgeti(h->g->L, LUA_REGISTRYINDEX, f->neutral_ref);
     same = lua_rawequal(h->g->L, -1, -2);
     lua_pop(h->g->L, 1);

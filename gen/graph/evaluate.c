@@ -294,15 +294,17 @@ static const Cut *cut_of_inputs(const Node *n, PartsAxis axis)
 static Value *add_whole(Evaluation *x, Value *piece, PartsAxis axis)
 {
     Gen *g = x->g;
+    const OpRule *op = ops_role(g, "collective");
     Value *whole = gen_alloc(g, sizeof *whole);
     const PartState all = {0};
     const Attr attrs[] = {
         {.key = "axis", .type = ATTR_STR, .s = axis_name(parts_mesh(axis))},
+        {.key = "dtype", .type = ATTR_STR, .s = op->in[0].name},
         {.key = "from", .type = ATTR_STR, .s = part_text(g, &piece->part[axis])},
         {.key = "parts", .type = ATTR_INT, .i = g->model.parts[axis]},
         {.key = "to", .type = ATTR_STR, .s = part_text(g, &all)},
     };
-    Node meet = {.op = ops_role(g, "collective"), .along = axis, .n_attrs = 4};
+    Node meet = {.op = op, .along = axis, .n_attrs = sizeof attrs / sizeof *attrs};
 
     *whole = *piece;
     whole->part[axis] = all;

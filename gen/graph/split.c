@@ -17,7 +17,8 @@
  *    forward: of a gather a sum, of a sum a gather, of a turn the opposite turn.
  *    A node whose parts are other ops is replaced first: split_ops.c.
  * 3. Meets are inserted before the first node that needs them. A value is gathered again
- *    for the backward, so that what is kept is cut; a sum is made once.
+ *    for the backward, so that what is kept is cut; a sum is made once, of summands that
+ *    are as wide as parts.dtype says.
  *    With parts.context, parts have tokens all along, and weights are cut only to be
  *    stored: a part gathers what it multiplies by, and sums its gradient to boxes.
  * 4. The gradient of a parameter that is cut is its piece, and that of a whole one is
@@ -313,13 +314,18 @@ static Node *new_meet(Split *x, const Value *v, Value *from, const PartState *to
                       const char *name)
 {
     Gen *g = x->g;
+    const Dtype of_sum = x->before[v->id].dtype;
     Attr attrs[] = {
         {.key = "axis", .type = ATTR_STR, .s = axis_name(parts_mesh(x->axis))},
+        {.key = "dtype",
+         .type = ATTR_STR,
+         .s = from->dtype == of_sum ? x->meet->in[0].name : dtype_name(of_sum)},
         {.key = "from", .type = ATTR_STR, .s = part_text(g, &from->part[x->axis])},
         {.key = "parts", .type = ATTR_INT, .i = x->parts},
         {.key = "to", .type = ATTR_STR, .s = part_text(g, to)},
     };
-    Node *n = builder_node(x->b, x->meet, &from, attrs, 4, name);
+    Node *n =
+        builder_node(x->b, x->meet, &from, attrs, sizeof attrs / sizeof *attrs, name);
 
     n->along = x->axis;
     memcpy(n->out[0]->part, x->before[v->id].part, sizeof v->part);
@@ -428,6 +434,10 @@ static void split_node(Split *x, Node *n, const Choice *choice, const Node *part
 {
     for (int i = 0; i < n->n_in; i++)
         n->in[i] = as_part(x, n->in[i], &choice->part[i], n->phase, n->piece);
+    for (int k = 0; k < n->n_out; k++) { /* a summand may be wider than its value */
+        n->out[k]->dtype = part->out[k]->dtype;
+        n->out[k]->bytes = n->out[k]->elems * dtype_bytes(n->out[k]->dtype);
+    }
     n->attrs = part->attrs;
     n->flops = part->flops;
     n->library = part->library;

@@ -97,6 +97,23 @@ bool split_shape(Gen *g, Value *v, PartsAxis axis)
     return split_others(g, v->part, axis);
 }
 
+/* A summand of a value may be wider than the value: parts.dtype, if the rule leaves the
+ * output's dtype to an attribute. */
+static void widen_summands(const Gen *g, const Node *n, const Cut *cut, Attr *attrs)
+{
+    const Dtype wide = g->model.parts_dtype;
+
+    for (int k = 0; cut && wide != DT_NONE && k < n->n_out; k++) {
+        const Operand *out = &n->op->out[k];
+        const CutOperand *o = cuts_operand(cut, out->name);
+
+        for (int i = 0; o && o->sum && i < n->n_attrs; i++)
+            if (attrs[i].type == ATTR_STR && !strcmp(attrs[i].key, out->dtype) &&
+                dtype_bytes(wide) > dtype_bytes(n->out[k]->dtype))
+                attrs[i].s = dtype_name(wide);
+    }
+}
+
 static Attr *part_attrs(Gen *g, const Node *n, const Cut *cut, int64_t parts)
 {
     Attr *attrs = gen_alloc(g, sizeof *attrs * (size_t)(n->n_attrs + 1));
@@ -107,6 +124,7 @@ static Attr *part_attrs(Gen *g, const Node *n, const Cut *cut, int64_t parts)
         for (int k = 0; k < cut->n_attrs; k++)
             if (!strcmp(attrs[i].key, cut->attrs[k]))
                 attrs[i].i /= parts;
+    widen_summands(g, n, cut, attrs);
     return attrs;
 }
 

@@ -7,7 +7,7 @@
  * own parts need:
  *
  * - to all of it: (P - m) b, once;
- * - of a sum to pieces: m (P - m) out;
+ * - of a sum to pieces: m (P - m) b / P;
  * - in a turn: m (P - m) out / P.
  *
  * A piece of what all have moves nothing. All of it is as often as the rank has parts
@@ -60,8 +60,8 @@ int64_t plan_met_bytes(const Gen *g, const Node *n)
         return 0;
     if (out->part[n->along].kind == PART_WHOLE)
         return lanes_of(g, n) * (parts - here) * in->bytes;
-    return lanes_of(g, n) * here * (parts - here) * out->bytes /
-           (in->part[n->along].kind == PART_PARTIAL ? 1 : parts);
+    return lanes_of(g, n) * here * (parts - here) *
+           (in->part[n->along].kind == PART_PARTIAL ? in->bytes : out->bytes) / parts;
 }
 
 /* What a rank receives in a meet, from each part of others, and packs of each of its own,

@@ -6,7 +6,8 @@ return op {
     arithmetic = 1,
     doc = "y = x w",
     inputs = { { "x", "t k" }, { "w", "k n" } },
-    outputs = { { "y", "t n", dtype = "x" } },
+    attrs = { dtype = { "string", "x", quiet = true } }, -- of y; parts give summands (parts.dtype)
+    outputs = { { "y", "t n", dtype = "dtype" } },
     axes = { t = "parallel", n = "parallel", k = "reduction" },
     cuts = { t = {}, n = {}, k = { y = "sum" } },
     products = function(n) return { { "nn", n.t, n.n, n.k } } end,
@@ -35,4 +36,5 @@ return op {
     cases = function(r)
         return { t = r(1, 33), k = r(1, 40), n = r(1, 40) }
     end,
+    variants = { { dtype = "acc" } },
 }

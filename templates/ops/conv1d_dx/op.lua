@@ -5,7 +5,8 @@ return op {
     arithmetic = 1,
     doc = "dx = dy w^T",
     inputs = { { "dy", "t n" }, { "w", "k n" } },
-    outputs = { { "dx", "t k", dtype = "dy" } },
+    attrs = { dtype = { "string", "dy", quiet = true } }, -- of dx; parts give summands (parts.dtype)
+    outputs = { { "dx", "t k", dtype = "dtype" } },
     axes = { t = "parallel", k = "parallel", n = "reduction" },
     cuts = { t = {}, k = {}, n = { dx = "sum" } },
     products = function(n) return { { "nt", n.t, n.k, n.n } } end,
@@ -31,4 +32,5 @@ return op {
     cases = function(r)
         return { t = r(1, 33), k = r(1, 40), n = r(1, 40) }
     end,
+    variants = { { dtype = "acc" } },
 }

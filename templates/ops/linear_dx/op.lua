@@ -5,7 +5,8 @@ return op {
     arithmetic = 1,
     doc = "dx = dy w",
     inputs = { { "dy", "t n" }, { "w", "n k" } },
-    outputs = { { "dx", "t k", dtype = "dy" } },
+    attrs = { dtype = { "string", "dy", quiet = true } }, -- of dx; parts give summands (parts.dtype)
+    outputs = { { "dx", "t k", dtype = "dtype" } },
     axes = { t = "parallel", k = "parallel", n = "reduction" },
     cuts = { t = {}, k = {}, n = { dx = "sum", pads = true } },
     products = function(n) return { { "nn", n.t, n.k, n.n } } end,
@@ -31,4 +32,5 @@ return op {
     cases = function(r)
         return { t = r(1, 33), k = r(1, 40), n = r(1, 40) }
     end,
+    variants = { { dtype = "acc" } },
 }

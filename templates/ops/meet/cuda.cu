@@ -36,7 +36,7 @@
 //@ local y_cols = last and (need == last and last.held or last.whole) * inner or y.elems
 //@ local y_first = first and (need == first and first.held or first.whole)
 //@ -- An access lies within a section.
-//@ local g = { width = 16 // (y.bytes // y.elems) }
+//@ local g = { width = 16 // math.max(x.bytes // x.elems, y.bytes // y.elems) }
 //@ while y.elems % g.width > 0 do g.width = g.width // 2 end
 //@ for _, s in ipairs(last or {}) do
 //@     while s.piece * inner % g.width > 0 do g.width = g.width // 2 end

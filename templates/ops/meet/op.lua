@@ -55,13 +55,16 @@ return op {
     arithmetic = 1,
     doc = "y = what each part needs of x, of which it has a part",
     inputs = { { "x", "...", class = "any" } },
-    attrs = { axis = "string", from = "string", parts = "int", to = "string" },
+    attrs = {
+        axis = "string", from = "string", parts = "int", to = "string",
+        dtype = { "string", "x", quiet = true }, -- of y; the summands may be wider
+    },
     outputs = {
         { "y", function(n)
             local shape, dim = whole_shape(n, n.x), sections_of(n.to)
             if dim then shape[dim] = shape[dim] // n.parts end
             return shape
-        end, dtype = "x", add = true },
+        end, dtype = "dtype", add = true },
     },
     check = function(n)
         for _, state in ipairs { n.from, n.to } do
@@ -77,6 +80,7 @@ return op {
                 return ("%s is not whole, partial or cut"):format(state)
             end
         end
+        if n.dtype ~= "x" and n.from ~= "partial" then return "only a sum has another dtype" end
         if n.from == n.to or n.to == "partial" then return "it would do nothing" end
         if sections_of(n.from) and sections_of(n.from) == sections_of(n.to) then
             return "its pieces are of the same dim as before: they are pieces of the whole"
