@@ -37,7 +37,8 @@ static const Case cases[] = {
     {"small_llama", 4, {LLAMA(4, 4, 2, 8, 4), "dtypes={param=\"bf16\"}", NULL}},
     {"small_llama",
      4,
-     {LLAMA(4, 4, 2, 8, 4), "target=cuda{}", "dtypes={param=\"bf16\"}", NULL}},
+     {LLAMA(4, 4, 2, 8, 4), "target=cuda{}", "dtypes={param=\"bf16\"}",
+      "parts.dtype=\"f32\"", NULL}},
     {"small_gpt2",
      4,
      {GPT2(4, 4), "fuse=false", "dtypes={param=\"f64\"}",
@@ -45,7 +46,7 @@ static const Case cases[] = {
     {"small_llama",
      8,
      {LLAMA(8, 8, 2, 8, 8), "dtypes={param=\"bf16\",master=\"split\",moments=\"bf16\"}",
-      "model.qkv_bias=true", "model.tied=true", NULL}},
+      "model.qkv_bias=true", "model.tied=true", "parts.dtype=\"f32\"", NULL}},
 };
 
 /* Beside the ranks that share the parts. */
@@ -65,7 +66,8 @@ static Gen *open_case(const char *folder, const Case *c, int tensor, int context
                       bool few)
 {
     Gen *g = models_open(folder, c->model, c->sets);
-    models_set(g, gen_printf(g, "parts={tensor=%d,context=%d}", tensor, context));
+    models_set(g, gen_printf(g, "parts.tensor=%d", tensor));
+    models_set(g, gen_printf(g, "parts.context=%d", context));
     if (few && !strcmp(c->model, "small_llama"))
         models_set(g, gen_printf(g, "model.kv_heads=%d", tensor));
     return g;
