@@ -143,6 +143,7 @@
 ---@class (exact) fsdpgen.op.conv1d
 ---@field [1] fsdpgen.value x
 ---@field [2] fsdpgen.value w
+---@field dtype? string
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.conv1d_bias
@@ -159,6 +160,7 @@
 ---@class (exact) fsdpgen.op.conv1d_dx
 ---@field [1] fsdpgen.value dy
 ---@field [2] fsdpgen.value w
+---@field dtype? string
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.cross_entropy
@@ -321,6 +323,7 @@
 ---@class (exact) fsdpgen.op.linear
 ---@field [1] fsdpgen.value x
 ---@field [2] fsdpgen.value w
+---@field dtype? string
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.linear_bias
@@ -370,6 +373,7 @@
 ---@class (exact) fsdpgen.op.linear_dx
 ---@field [1] fsdpgen.value dy
 ---@field [2] fsdpgen.value w
+---@field dtype? string
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.linear_loss
@@ -978,7 +982,7 @@
 ---@class (exact) fsdpgen.trainer.parts
 ---@field tensor? integer parts of heads and features, which `mesh.tensor` ranks share
 ---@field context? integer parts of each sequence, which `mesh.context` ranks share; with `parts.tensor` at most 64 in all
----@field dtype? "f32" type of sums over parts
+---@field dtype? "param"|"f32" summands of values that are sums over parts, before they are added in f32: rounded to `dtypes.param`, or `"f32"`; gradients of weights have `dtypes.reduce`
 
 ---@class (exact) fsdpgen.trainer.mesh
 ---@field replicate? integer copies of the model

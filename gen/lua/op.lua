@@ -39,8 +39,8 @@
 --                                  if no output marked "frozen" has a user, NAME_frozen replaces
 --                                  the op. It lacks these outputs and has the same rule and
 --                                  templates, where n.dw and dw are nil (else n.dw is true)
---                                  dtype: an operand's, the one that a text attribute names, or
---                                  param, acc, grad, f64, i32
+--                                  dtype: an operand's, the one that a text attribute names (or
+--                                  the operand's that it names), or param, acc, grad, f64, i32
 --     axes      = { t = "parallel", d = "reduction" },
 --     cuts      = { t = { dw = "sum" }, heads = { qkv = { 2, "heads", "kv_heads" }, ... } },
 --                                  axes along which parts of a call are calls of the same op:

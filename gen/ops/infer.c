@@ -276,37 +276,6 @@ static int dims_call(Infer *in, const char *which, int index, int64_t *dim)
     return n;
 }
 
-static bool class_takes(const Gen *g, const char *cls, Dtype d)
-{
-    if (!strcmp(cls, "float"))
-        return d == DT_F64 || d == DT_F32 || d == DT_BF16 || d == DT_F16;
-    if (!strcmp(cls, "i32"))
-        return d == DT_I32;
-    if (!strcmp(cls, "fp8"))
-        return d == DT_E4M3 || d == DT_E5M2;
-    if (!strcmp(cls, "acc"))
-        return d == ops_acc_dtype(g);
-    if (!strcmp(cls, "grad"))
-        return d == g->model.reduce_dtype;
-    return true;
-}
-
-/* Products have one dtype of operands. */
-static void match_products(Infer *in, const Operand *o, const Value *v)
-{
-    for (int k = 0; in->op->info->has_products && k < in->node->n_in; k++) {
-        const Operand *first = node_operand(in->node, k);
-
-        if (strcmp(first->dtype, "float") != 0)
-            continue;
-        if (in->node->in[k]->dtype != v->dtype)
-            luaL_error(in->L, "%s: %s is %s, but must be %s, as %s", in->op->name,
-                       o->name, dtype_name(v->dtype), dtype_name(in->node->in[k]->dtype),
-                       first->name);
-        return;
-    }
-}
-
 static void match_input(Infer *in, int i)
 {
     const Operand *o = node_operand(in->node, i);
@@ -316,11 +285,7 @@ static void match_input(Infer *in, int i)
     size_t n;
     int d = 0;
 
-    if (!class_takes(in->g, o->dtype, v->dtype))
-        luaL_error(in->L, "%s: %s is %s, but must be %s", in->op->name, o->name,
-                   dtype_name(v->dtype), o->dtype);
-    if (!strcmp(o->dtype, "float"))
-        match_products(in, o, v);
+    infer_input_dtype(in->g, in->node, i);
     if (!strcmp(o->dims, "...")) {
         lua_createtable(in->L, v->n_dims, 0);
         for (; d < v->n_dims; d++) {
@@ -410,41 +375,6 @@ static void set_shape(Infer *in, Value *v, const char *name, const int64_t *dim,
     v->bytes = v->elems * dtype_bytes(v->dtype);
 }
 
-/* An operand's before o, a dtype of the model, or one by its own name; DT_NONE: none. */
-static Dtype named_dtype(const Infer *in, const Operand *o, const char *name)
-{
-    for (int i = 0; i < in->node->n_in; i++)
-        if (!strcmp(name, node_operand(in->node, i)->name))
-            return in->node->in[i]->dtype;
-    for (int i = 0; i < in->op->n_out && &in->op->out[i] < o; i++)
-        if (!strcmp(name, in->op->out[i].name))
-            return in->node->out[i]->dtype;
-    if (!strcmp(name, "param"))
-        return in->g->model.param_dtype;
-    if (!strcmp(name, "grad"))
-        return in->g->model.reduce_dtype;
-    if (!strcmp(name, "acc"))
-        return ops_acc_dtype(in->g);
-    return dtype_parse(name);
-}
-
-/* The attribute that names the dtype, or NULL. */
-static const Attr *dtype_attr(const Infer *in, const Operand *o)
-{
-    for (int i = 0; i < in->node->n_attrs; i++)
-        if (in->node->attrs[i].type == ATTR_STR &&
-            !strcmp(o->dtype, in->node->attrs[i].key))
-            return &in->node->attrs[i];
-    return NULL;
-}
-
-static Dtype output_dtype(const Infer *in, const Operand *o)
-{
-    const Attr *a = dtype_attr(in, o);
-
-    return named_dtype(in, o, a ? a->s : o->dtype);
-}
-
 static void infer_output(Infer *in, int i)
 {
     const Operand *o = &in->op->out[i];
@@ -454,7 +384,7 @@ static void infer_output(Infer *in, int i)
     size_t bytes;
     int n = 0;
 
-    v->dtype = output_dtype(in, o);
+    v->dtype = infer_output_dtype(in->g, in->node, o);
     if (v->dtype == DT_NONE)
         luaL_error(in->L, "%s: %s is the dtype of %s, but names none", in->op->name,
                    o->dtype, o->name);

@@ -199,6 +199,9 @@ const char *infer_library_problem(Gen *g, const Node *node);
 const char *infer_library_slow(Gen *g, const Node *node);
 /* Pushes n: dims and attributes by name, the argument of the rule's functions. */
 void infer_push_n(Gen *g, const Node *node);
+/* infer_dtype.c */
+void infer_input_dtype(const Gen *g, const Node *n, int i); /* a Lua error if the rule takes another */
+Dtype infer_output_dtype(const Gen *g, const Node *n, const Operand *o);
 /* The rule's `bytes`, or the size of every operand once. */
 int64_t infer_traffic(Gen *g, const Node *node);
 int64_t infer_bytes(Gen *g, const Node *node, const char *key); /* by that function of the rule */

@@ -228,8 +228,8 @@ static const char *check_meet(const SplitCheck *x, const Node *n)
     if (n->in[0]->dtype != n->out[0]->dtype &&
         (part_of(x, n->in[0])->kind != PART_PARTIAL ||
          dtype_bytes(n->in[0]->dtype) < dtype_bytes(n->out[0]->dtype)))
-        return gen_printf(x->g, "%s: the meet %s rounds what is no sum", x->c->name,
-                          n->name);
+        return gen_printf(x->g, "%s: the meet %s changes the dtype of what is not summed",
+                          x->c->name, n->name);
     if (strcmp(from->s, part_text(x->g, part_of(x, n->in[0]))) != 0 ||
         strcmp(to->s, part_text(x->g, part_of(x, n->out[0]))) != 0 ||
         part_of(x, n->out[0])->kind == PART_PARTIAL)

@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xc49a2e249177fc30
+#if TRAINER_IDENTITY != 0xf6e792c9485268b0
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -102,7 +102,7 @@ const char trainer_numerics[] =
     "optimizer.lr = 0.003\n"
     "optimizer.weight_decay = 0.1\n"
     "parts.context = 1\n"
-    "parts.dtype = \"f32\"\n"
+    "parts.dtype = \"param\"\n"
     "parts.tensor = 1\n"
     "reduction = \"tree\"\n"
     "seed = 1\n"

@@ -69,7 +69,7 @@ return trainer {
     },
     parts = {
         context = 1,
-        dtype = "f32",
+        dtype = "param",
         tensor = 1,
     },
     prefetch = {

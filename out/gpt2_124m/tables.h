@@ -16,12 +16,12 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x17a17953d9052bf8
-#define trainer_segments trainer_segments_17a17953d9052bf8 /* tables.c */
-#define trainer_numerics trainer_numerics_17a17953d9052bf8 /* checkpoint.c */
-#define trainer_step     trainer_step_17a17953d9052bf8     /* step.c */
-#define trainer_setup    trainer_setup_17a17953d9052bf8    /* bind.c */
-#define trainer_timed    trainer_timed_17a17953d9052bf8    /* calibrate.c */
+#define TRAINER_IDENTITY 0x2c1e1e84a5ab0bf4
+#define trainer_segments trainer_segments_2c1e1e84a5ab0bf4 /* tables.c */
+#define trainer_numerics trainer_numerics_2c1e1e84a5ab0bf4 /* checkpoint.c */
+#define trainer_step     trainer_step_2c1e1e84a5ab0bf4     /* step.c */
+#define trainer_setup    trainer_setup_2c1e1e84a5ab0bf4    /* bind.c */
+#define trainer_timed    trainer_timed_2c1e1e84a5ab0bf4    /* calibrate.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

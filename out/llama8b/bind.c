@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x1188281da7aff1c5 || TRAINER_IDENTITY != 0x779ea5d2d2f4c02a
+#if MATH_IDENTITY != 0x1188281da7aff1c5 || TRAINER_IDENTITY != 0xbd87544f1e281b0a
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

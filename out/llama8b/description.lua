@@ -83,7 +83,7 @@ return trainer {
     },
     parts = {
         context = 1,
-        dtype = "f32",
+        dtype = "param",
         tensor = 1,
     },
     prefetch = {

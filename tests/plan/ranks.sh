@@ -28,6 +28,20 @@ meets() { # PARTS RANKS
 meets 4 4
 meets 4 2
 meets 2 2
+# In bf16, summands are of bf16, or of f32; what embeddings sum is exact, and stays bf16.
+meets_in_bf16() { # DTYPE BYTES
+    local p=4 t=2 layers=4 tokens=512 dim=256 rounds=8 m=2 u want
+    u=$((tokens * dim * 2 * (p - m) / p))
+    want=$(((6 * layers + 3) * u + ((4 * layers + 1) * $2 / 2 + 1) * m * u + (p - m) * ((2 * layers + 1) * dim * 4 + tokens * 12)))
+    "$FSDPGEN" plan "$ROOT/models/demo.lua" --set 'dtypes.param="bf16"' --set "parts={tensor=$p,dtype=\"$1\"}" \
+        --set "mesh={tensor=$t}" --json >"$WORK/plan.json" 2>"$WORK/err"
+    check "meets in bf16, summands in $1: $((rounds * want)) bytes in a step" test "$(number met)" = $((rounds * want))
+    cuda=$("$FSDPGEN" plan "$ROOT/models/demo.lua" --set 'dtypes.param="bf16"' --set "parts={tensor=$p,dtype=\"$1\"}" \
+        --set "mesh={tensor=$t}" --target cuda --json 2>"$WORK/err" | sed -n 's/.*"met": *\([0-9]*\).*/\1/p' | head -n 1)
+    check "and on cuda" test "$cuda" = $((rounds * want))
+}
+meets_in_bf16 param 2
+meets_in_bf16 f32 4
 "$FSDPGEN" plan "$ROOT/models/demo.lua" --set parts.tensor=4 --set "mesh={shard=2,tensor=2}" --all >"$WORK/plan.txt" 2>"$WORK/err"
 check "meets: a step receives four times what a micro-step does" \
     grep -q '^  a step receives: weights .*, 63.12 MiB of parts along tensor$' "$WORK/plan.txt"

@@ -190,6 +190,17 @@ static bool plant_section_of_one(Gen *g)
     return true;
 }
 
+/* Only a sum has another dtype than what it is made of. */
+static bool plant_rounding(Gen *g)
+{
+    Node *n = find_node(g, reads_gather);
+
+    for (int i = 0; n && i < n->n_in; i++)
+        if (n->in[i]->def && n->in[i]->def->op->collective)
+            n->in[i]->dtype = DT_F16;
+    return n != NULL;
+}
+
 static bool plant_other_box(Gen *g)
 {
     Value *v = find_value(g, cut_gradient);
@@ -421,6 +432,8 @@ static const SplitFault split_faults[] = {
     {"a loss that is partial", plant_partial_loss, "the loss is not summed", IN_ALL},
     {"blocks disagree", plant_other_boundary, "in other parts than", IN_ALL},
     {"a meet makes something else", plant_other_meet, "makes", IN_ALL},
+    {"a gather that rounds", plant_rounding, "changes the dtype of what is not summed",
+     IN_ALL},
     {"a meet of other parts", plant_other_parts, "of other parts", IN_ALL},
     {"every part has all heads", plant_all_heads, "do not make up", IN_ALL},
     {"every part has all rows", plant_no_part, "do not make up", IN_ALL},
