@@ -10,8 +10,7 @@
  *    nodes, so they see the same meets in one order. It reads no weights: a rank has
  *    gathered others, or none, while its peers meet. Along other axes its result is cut
  *    as its input is: never into several pieces of a dim that it puts together or apart.
- *    Only a sum changes the dtype: its summands are as wide as parts.dtype, if that is
- *    wider.
+ *    Only a sum changes the dtype: of summands of parts.dtype, which is wider.
  * 3. A parameter's box is a piece of each section, and its gradient has the same piece.
  *    That of a whole parameter is whole. Boxes of padded rows are as fast as the last
  *    one's own rows let them be, and no larger.
@@ -214,6 +213,16 @@ static const char *check_passed(const SplitCheck *x, const Node *n)
                              x->c->name, n->name);
 }
 
+/* A sum of summands that are wider than it. */
+static bool adds_wide(const SplitCheck *x, const Node *n)
+{
+    const Dtype wide = n->in[0]->dtype;
+
+    return part_of(x, n->in[0])->kind == PART_PARTIAL &&
+           wide == x->g->model.parts_dtype &&
+           dtype_bytes(wide) > dtype_bytes(n->out[0]->dtype);
+}
+
 static const char *check_meet(const SplitCheck *x, const Node *n)
 {
     const Attr *axis = attr_of(n, "axis"), *parts = attr_of(n, "parts");
@@ -225,11 +234,9 @@ static const char *check_meet(const SplitCheck *x, const Node *n)
     if (n->in[0]->kind == VAL_PARAM && part_of(x, n->in[0])->kind != PART_WHOLE)
         return gen_printf(x->g, "%s: the meet %s reads weights of other ranks",
                           x->c->name, n->name);
-    if (n->in[0]->dtype != n->out[0]->dtype &&
-        (part_of(x, n->in[0])->kind != PART_PARTIAL ||
-         dtype_bytes(n->in[0]->dtype) < dtype_bytes(n->out[0]->dtype)))
-        return gen_printf(x->g, "%s: the meet %s changes the dtype of what is not summed",
-                          x->c->name, n->name);
+    if (n->in[0]->dtype != n->out[0]->dtype && !adds_wide(x, n))
+        return gen_printf(x->g, "%s: the meet %s makes %s of %s", x->c->name, n->name,
+                          dtype_name(n->out[0]->dtype), dtype_name(n->in[0]->dtype));
     if (strcmp(from->s, part_text(x->g, part_of(x, n->in[0]))) != 0 ||
         strcmp(to->s, part_text(x->g, part_of(x, n->out[0]))) != 0 ||
         part_of(x, n->out[0])->kind == PART_PARTIAL)

@@ -20,16 +20,19 @@ case $((SEED / 27 % 3)) in
    esac ;;
 esac
 in_parts=(--set "$of_parts" --set model.vocab=259 --set model.heads=$heads --set seq=8)
+# In f32, or in bf16 with summands in f32, which bytes on the way and kernels' loads are of.
+summands=() tolerance=1e-4
+[ $((SEED / 18 % 2)) = 0 ] || { summands=(--set 'dtypes={param="bf16"}' --set 'parts.dtype="f32"') tolerance=2e-2; }
 parts=("${in_parts[@]}" --set model.kv_heads=$((SEED / 9 % 2 ? few : heads)) --set model.ffn=$((48 + heads)))
 
 shared_parts() {
     local number=0 sets set flags
-    CUDASIM_UNCHECKED=1 reference parts tiny_llama 1e-4 "${parts[@]}" || return
+    CUDASIM_UNCHECKED=1 reference parts tiny_llama $tolerance "${parts[@]}" "${summands[@]}" || return
     while read -r sets; do
         flags=()
         for set in $sets; do flags+=(--set "$set"); done
         if [ "$FULL" = 1 ] || [ $number = $((SEED / 3 % 3)) ]; then
-            row parts tiny_llama $((FULL)) "${parts[@]}" "${flags[@]}"
+            row parts tiny_llama $((FULL)) "${parts[@]}" "${summands[@]}" "${flags[@]}"
         fi
         number=$((number + 1))
     done <<TABLE
@@ -49,7 +52,7 @@ TABLE
 # Two ranks share the parts, every access checked.
 parts_shared() {
     local dir=$WORK/parts one=$WORK/reference_parts held=$WORK/parts_held.txt what which
-    if ! trainer "$dir" tiny_llama cuda "${parts[@]}" --set $two || ! build_cuda "$dir" ||
+    if ! trainer "$dir" tiny_llama cuda "${parts[@]}" "${summands[@]}" --set $two || ! build_cuda "$dir" ||
        ! run_cuda "$dir" FLAGS="--stats $dir.stats"; then
         bad "parts: two ranks share them: does not run" "$dir.log"
         return
@@ -73,6 +76,22 @@ parts_shared() {
             cmp {"$one","$dir"}".ck/step-0000000$STEPS/$what.safetensors"
     done
     parts_faults "$dir"
+}
+
+# A sum to columns, whose summands in f32 are packed before they are sent, and added to bf16.
+packed_sums() {
+    local n dir=$WORK/row turned=../e2e/outside/turned
+    local small=(--set seq=8 --set micro_batch=2 --set parts.tensor=4)
+    local sets=(--set 'dtypes.param="bf16"' --set 'parts.dtype="f32"')
+    CUDASIM_UNCHECKED=1 reference packed $turned 2e-2 "${sets[@]}" || return
+    check "packed sums: a kernel adds packed f32 to bf16" \
+        grep -q '_f32_packed(const meet_.*, rt_bf16 \*y' "$WORK/reference_packed/kernels.cu"
+    for n in 4 2; do
+        row packed $turned 1 "${sets[@]}" --set mesh.tensor=$n
+        STEPS=2 run_cuda "$dir" FLAGS="--stats $dir.stats"
+        check "packed sums: each of $n ranks receives the planned bytes" \
+            test $((2 * $(json_number "$dir/plan.json" met))) = "$(json_number "$dir.stats" met_bytes)"
+    done
 }
 
 # Two ranks along tensor and two that shard: gathers go behind the first meet of the next span, and the

@@ -554,6 +554,7 @@ part graphs turn 0 2 graphs
 part machines machines
 part matrices turn 1 4 matrices
 part shared_parts turn 0 4 shared_parts
+part packed_sums turn 2 4 packed_sums
 part held_starts turn 1 2 held_starts
 part cudnn_attention turn 2 4 cudnn_attention
 part gpt2 turn 0 2 gpt2

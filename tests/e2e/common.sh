@@ -66,16 +66,16 @@ train() {
     [ "$(grep -c loss_hex "$dir.result")" = "$steps" ] && grep -q '^weights ' "$dir.result"
 }
 
-# gradients_equal FILE FILE: --debug-gradients: norms and projections of all parameters, to rounding in f64
+# gradients_equal FILE FILE [TOLERANCE]: --debug-gradients: norms and projections of all parameters, to rounding in f64
 gradients_equal() {
     python3 -c 'import json, sys
-a, b = (json.load(open(f))["parameters"] for f in sys.argv[1:])
+a, b = (json.load(open(f))["parameters"] for f in sys.argv[1:3])
 assert a, "no parameters"
-def near(x, y, size): return abs(x - y) <= 1e-9 * size
+def near(x, y, size): return abs(x - y) <= float(sys.argv[3]) * size
 for p, q in zip(a, b, strict=True):
     numbers = list(zip([p["norm"]] + p["projections"], [q["norm"]] + q["projections"]))
     if p["name"] != q["name"] or not all(near(x, y, p["norm"]) for x, y in numbers):
-        sys.exit("%s: %s, but in parts %s" % (p["name"], p["norm"], q["norm"]))' "$1" "$2"
+        sys.exit("%s: %s, but in parts %s" % (p["name"], p["norm"], q["norm"]))' "$1" "$2" "${3:-1e-9}"
 }
 
 # near FILE FILE TOLERANCE [LOSS]: losses and norms, step by step

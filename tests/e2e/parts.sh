@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh. A trainer in parts has the gradients of one without, in f64, where a leaf has several
 # micro-batches: what parts make of a gradient is added to that of the micro-batches before, whether it
-# is a sum, all of their pieces, or a piece of a whole one.
+# is a sum, all of their pieces, or a piece of a whole one. In bf16 it has them if summands are f32.
 
 parts_gradients() { # NAME AXIS MODEL ARGS...: of four parts, along `both` two times two
     local name=$1 axis=$2 model=$3 dir=$WORK/$1_$2 n parts
@@ -22,6 +22,27 @@ parts_gradients() { # NAME AXIS MODEL ARGS...: of four parts, along `both` two t
     check "parts of $axis: $name has the gradients of one without" gradients_equal "$dir.1.gradients" "$dir.4.gradients"
 }
 
+# parts_rounded_once NAME PARTS MODEL ARGS...: each value in bf16 is rounded as often as without parts, if its
+# summands are in f32, and more often if they are in bf16.
+parts_rounded_once() {
+    local name=$1 parts=$2 model=$3 dir=$WORK/rounded_$1 way sets
+    shift 3
+    for way in whole f32 param; do
+        sets="parts={$parts,dtype=\"$way\"}"
+        [ $way = whole ] && sets=parts.tensor=1
+        if ! generate "$dir.$way" "$model" --set model.vocab=257 --set "$sets" --set micro_batch=1 --set seq=16 \
+            --set global_batch=4 --set leaves=1 "$@" --set 'dtypes={param="bf16"}' || ! build_trainer "$dir.$way" ||
+           ! train "$dir.$way" "$data" 1 --threads 1 --debug-gradients "$dir.$way.gradients"; then
+            bad "parts: $name in bf16, $parts, $way: does not run" "$dir.$way.log"
+            return
+        fi
+    done
+    check "parts: $name in bf16, $parts: summands in f32 have the gradients of one without" \
+        gradients_equal "$dir.whole.gradients" "$dir.f32.gradients" 1e-3
+    check "parts: and summands in bf16 have not" bash -c \
+        "$(declare -f gradients_equal); ! gradients_equal '$dir.whole.gradients' '$dir.param.gradients' 1e-3 2>&1"
+}
+
 parts_suite() {
     local outside=$ROOT/tests/e2e/outside
     # a table of positions, whose gradient is gathered; the last part has fewer tokens of the vocabulary
@@ -31,6 +52,10 @@ parts_suite() {
         --set model.qk_norm_all=true --set model.qkv_bias=true
     # values turn from tokens to columns
     parts_gradients turned tensor "$outside/turned.lua" --set model.vocab=256
+    turn 0 4 parts_rounded_once gpt2 tensor=2,context=2 "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 \
+        --set model.dim=48
+    turn 2 4 parts_rounded_once llama tensor=4 "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 \
+        --set model.kv_heads=4 --set model.ffn=52
     # nothing is marked
     parts_gradients unmarked tensor "$outside/relu_net.lua" --set model.vocab=256 --ops "$outside/ops"
     # sequences: heads turn, weights are gathered; positions and documents are those of the whole sequence;

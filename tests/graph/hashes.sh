@@ -19,6 +19,21 @@ for in in seed=2 model.ffn=51 model.norm_eps=1e-6 fuse=false loss.chunk_tokens=1
     other "$in is inside the hash" "$plain" "$(hash_of "$models/tiny_llama.lua" --set "$in")"
 done
 
+# Summands of parts are in the hash as far as they are in the graph.
+summands() { hash_of "$models/tiny_llama.lua" --set seq=16 --set model.heads=4 --set model.ffn=52 --set parts.dtype="$1" "${@:2}"; }
+for sets in "dtypes.param=bf16" "parts.tensor=2" "parts.tensor=2 dtypes.param=f32"; do
+    flags=()
+    for set in $sets; do flags+=(--set "$set"); done
+    same "parts.dtype is outside the hash with $sets" "$(summands param "${flags[@]}")" "$(summands f32 "${flags[@]}")"
+done
+for dtype in bf16 f16; do
+    other "parts.dtype is inside with parts in $dtype" "$(summands param --set parts.tensor=2 --set dtypes.param=$dtype)" \
+        "$(summands f32 --set parts.tensor=2 --set dtypes.param=$dtype)"
+done
+# No value of parts of tokens is a sum, but for gradients of weights.
+same "parts.dtype is outside with parts of tokens" "$(summands param --set parts.context=2 --set dtypes.param=bf16)" \
+    "$(summands f32 --set parts.context=2 --set dtypes.param=bf16)"
+
 # What is read by people, or by one target, is not in the hash; a version of the arithmetic is.
 # shared NAME same|other FILE SED: with the file of our own sources edited so.
 shared() {

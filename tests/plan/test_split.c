@@ -190,14 +190,34 @@ static bool plant_section_of_one(Gen *g)
     return true;
 }
 
-/* Only a sum has another dtype than what it is made of. */
-static bool plant_rounding(Gen *g)
+/* Only a sum has another dtype than what it is made of, and only if that is parts.dtype. */
+static bool rounds(Node *n)
 {
-    Node *n = find_node(g, reads_gather);
-
     for (int i = 0; n && i < n->n_in; i++)
         if (n->in[i]->def && n->in[i]->def->op->collective)
             n->in[i]->dtype = DT_F16;
+    return n != NULL;
+}
+
+static bool plant_rounding(Gen *g)
+{
+    g->model.parts_dtype = DT_F32; /* what the value has */
+    return rounds(find_node(g, reads_gather));
+}
+
+static bool plant_rounded_sum(Gen *g)
+{
+    return rounds(find_node(g, reads_sum));
+}
+
+static bool plant_wide_sum(Gen *g)
+{
+    Node *n = find_node(g, reads_sum);
+
+    g->model.parts_dtype = DT_F16;
+    for (int i = 0; n && i < n->n_in; i++)
+        if (n->in[i]->def && n->in[i]->def->op->collective)
+            n->in[i]->def->in[0]->dtype = DT_F16;
     return n != NULL;
 }
 
@@ -432,8 +452,9 @@ static const SplitFault split_faults[] = {
     {"a loss that is partial", plant_partial_loss, "the loss is not summed", IN_ALL},
     {"blocks disagree", plant_other_boundary, "in other parts than", IN_ALL},
     {"a meet makes something else", plant_other_meet, "makes", IN_ALL},
-    {"a gather that rounds", plant_rounding, "changes the dtype of what is not summed",
-     IN_ALL},
+    {"a gather that rounds", plant_rounding, "makes f16 of f32", IN_ALL},
+    {"a sum of what parts.dtype is not", plant_rounded_sum, "makes f16 of f32", IN_ALL},
+    {"summands narrower than their sum", plant_wide_sum, "makes f32 of f16", IN_ALL},
     {"a meet of other parts", plant_other_parts, "of other parts", IN_ALL},
     {"every part has all heads", plant_all_heads, "do not make up", IN_ALL},
     {"every part has all rows", plant_no_part, "do not make up", IN_ALL},

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- For tests/e2e/parts.sh: a matrix whose columns parts divide, in two sections, reads what is divided
--- by tokens, so values turn from one dim to the other, and gradients back.
+-- For tests/e2e/parts.sh and tests/cudasim/parts.sh: a matrix whose columns parts divide, in two sections,
+-- reads what is divided by tokens, so values turn from one dim to the other, and gradients back. Another one
+-- reads what the first one's parts add up to, so it is a sum to columns.
 local function matrix(g, name, rows, columns, cut)
     return g:param { name, { rows, columns }, init = "normal", std = 0.1, decay = true, cut = cut }
 end
@@ -16,8 +17,9 @@ local function build(m, b)
     end)
     x = b:block("layer", "layer", "layer.", function(g, y)
         local half = m.dim // 2
-        local w = matrix(g, "weight", m.dim, m.dim, { "columns", sections = { half, half } })
-        local h = g.linear { norm(g, m, y, "h"), w, name = "out" }
+        local function columns(name) return matrix(g, name, m.dim, m.dim, { "columns", sections = { half, half } }) end
+        local first = g.linear { norm(g, m, y, "h"), columns "weight", name = "first" }
+        local h = g.linear { first, columns "second.weight", name = "out" }
         return g.add { y, h, name = "residual" }
     end, x)
     b:block("head", "head", "head.", function(g, y)
