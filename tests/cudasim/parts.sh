@@ -88,9 +88,9 @@ packed_sums() {
         grep -q '_f32_packed(const meet_.*, rt_bf16 \*y' "$WORK/reference_packed/kernels.cu"
     for n in 4 2; do
         row packed $turned 1 "${sets[@]}" --set mesh.tensor=$n
-        STEPS=2 run_cuda "$dir" FLAGS="--stats $dir.stats"
+        run_cuda "$dir" FLAGS="--stats $dir.stats" || return
         check "packed sums: each of $n ranks receives the planned bytes" \
-            test $((2 * $(json_number "$dir/plan.json" met))) = "$(json_number "$dir.stats" met_bytes)"
+            test $((STEPS * $(json_number "$dir/plan.json" met))) = "$(json_number "$dir.stats" met_bytes)"
     done
 }
 

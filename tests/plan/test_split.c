@@ -190,7 +190,7 @@ static bool plant_section_of_one(Gen *g)
     return true;
 }
 
-/* Only a sum has another dtype than what it is made of, and only if that is parts.dtype. */
+/* Only a sum has another dtype than what it is made of: parts.dtype. */
 static bool rounds(Node *n)
 {
     for (int i = 0; n && i < n->n_in; i++)
