@@ -86,6 +86,15 @@ static bool useful(const Class *c, const Node *n)
 
 /* ---- shapes and flops, inferred again -------------------------------------------- */
 
+/* A text may name a dtype, which is no flop. */
+static bool has_other_attrs(const Node *n)
+{
+    for (int i = 0; i < n->n_attrs; i++)
+        if (n->attrs[i].type != ATTR_STR)
+            return true;
+    return false;
+}
+
 /* A matrix product: three dims, one of them summed over; its flops have a closed form. */
 static void check_product(Gen *g, const Class *c, const Node *n)
 {
@@ -93,7 +102,7 @@ static void check_product(Gen *g, const Class *c, const Node *n)
     double product = 2;
     int reductions = 0;
 
-    if (info->n_axes != 3 || n->n_replaced || n->n_out != 1 || n->n_attrs)
+    if (info->n_axes != 3 || n->n_replaced || n->n_out != 1 || has_other_attrs(n))
         return;
     infer_push_n(g, n);
     for (int i = 0; i < 3; i++) {
