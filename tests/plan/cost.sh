@@ -33,8 +33,9 @@ attention_rates() {
         2>/dev/null | sed -n 's/.* attention\(_bwd\)\{0,1\} \([0-9]*\) TFLOP.*/\2/p' | sort -nu | xargs)" = "$3"
 }
 attention_rates llama8b generated "175 260"
-attention_rates llama8b cudnn "150 400"
-attention_rates llama8b auto "150 400"
+attention_rates llama8b cudnn "228 438"
+attention_rates llama8b auto "228 438"
+attention_rates llama3.2_1b auto "175 260"
 attention_rates gemma3_1b auto "175 260"
 python3 - "$FSDPGEN" "$tiny" "$ROOT/models/llama8b.lua" "$WORK/rates.json" >"$WORK/out" 2>&1 <<'EOF'
 # Sums, and what each rate of the file decides, by closed forms.
