@@ -86,7 +86,7 @@ static bool useful(const Class *c, const Node *n)
 
 /* ---- shapes and flops, inferred again -------------------------------------------- */
 
-/* A text may name a dtype, which is no flop. */
+/* A text names a dtype, and flops do not depend on it. */
 static bool has_other_attrs(const Node *n)
 {
     for (int i = 0; i < n->n_attrs; i++)
