@@ -65,6 +65,17 @@ RT_FP8_X4(e4m3)
 RT_FP8_X4(e5m2)
 #undef RT_FP8_X4
 
+/* Of a square of 64 x 64 bytes in shared memory, with rows of 17 words so that a column lies in all banks:
+ * 16 rows of a column. */
+enum { RT_FP8_ROW = 68 };
+RT_DEVICE RtPack<uint8_t, 16> rt_fp8_column(const uint8_t *square, int row, int column)
+{
+    RtPack<uint8_t, 16> out;
+    for (int n = 0; n < 16; n++)
+        out.v[n] = square[(row + n) * RT_FP8_ROW + column];
+    return out;
+}
+
 /* The bits of |x|. As integers they are in the order of the absolute values, and NaNs are above
  * all, so the largest of many is the same in any order. */
 RT_DEVICE int32_t rt_fp8_size(float x)

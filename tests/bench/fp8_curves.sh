@@ -10,6 +10,8 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 fsdpgen=${FSDPGEN:-$root/build/default/fsdpgen}
 steps=${1:-300}
 work=${2:-$(mktemp -d)}
+[[ $steps =~ ^[1-9][0-9]*$ ]] || { echo "fp8_curves.sh: STEPS is $steps, not a number" >&2; exit 2; }
+case ${TARGET:-cpu} in cpu | cuda) ;; *) echo "fp8_curves.sh: no TARGET $TARGET" >&2; exit 2 ;; esac
 case ${MODEL:-1m} in
 1m) picture=fp8_curves label="a small GPT-2" dims="layers = 4, dim = 128, heads = 4, vocab = 256" seq=128 micro=4 batch=8 ;;
 10m) picture=fp8_curves_10m label="a GPT-2 of 10 million parameters"
@@ -32,6 +34,7 @@ return trainer {
 }
 LUA
 for run in f32 bf16 fp8; do
+    trap 'tail -n 5 "$work/$run.log" >&2' ERR
     dir=$work/$run
     log=$work/$run.jsonl
     [ "$(grep -c '"loss"' "$log" 2>/dev/null)" = "$steps" ] && continue

@@ -7,7 +7,7 @@
 RT_GLOBAL(256)
 ${fn}(const ${x.type} *x, const ${acc} *s, uint8_t *q, uint8_t *qt)
 {
-    RT_SHARED(uint8_t, part, 64 * 68); /* rows of 17 words: a column lies in all banks */
+    RT_SHARED(uint8_t, part, 64 * RT_FP8_ROW);
     const int column = blockIdx.x * 64, row = blockIdx.y * 64;
     const int i = threadIdx.x / ${lanes}, j = threadIdx.x % ${lanes} * ${each};
     const float inverse = (float)(1 / *s);
@@ -24,7 +24,7 @@ ${fn}(const ${x.type} *x, const ${acc} *s, uint8_t *q, uint8_t *qt)
             ${load("v + n", x, "at + n", { width = w })};
         for (int n = 0; n < ${each}; n += 4) {
             out.v[n / 4] = rt_${to}x4((float)v[n], (float)v[n + 1], (float)v[n + 2], (float)v[n + 3], inverse);
-            *(uint32_t *)(part + (i + below) * 68 + j + n) = out.v[n / 4];
+            *(uint32_t *)(part + (i + below) * RT_FP8_ROW + j + n) = out.v[n / 4];
         }
         *(RtPack<uint32_t, ${each // 4}> *)(q + at) = out;
     }
@@ -34,10 +34,8 @@ ${fn}(const ${x.type} *x, const ${acc} *s, uint8_t *q, uint8_t *qt)
     if (column + across >= ${k} || row + down >= ${t})
         return;
 //@ end
-    RtPack<uint8_t, 16> turned;
-    for (int n = 0; n < 16; n++)
-        turned.v[n] = part[(down + n) * 68 + across];
-    *(RtPack<uint8_t, 16> *)(qt + (int64_t)(column + across) * ${t} + row + down) = turned;
+    *(RtPack<uint8_t, 16> *)(qt + (int64_t)(column + across) * ${t} + row + down) =
+        rt_fp8_column(part, down, across);
 }
 //@ host
 ${kernel(fn, 256)}

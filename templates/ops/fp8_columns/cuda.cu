@@ -7,7 +7,7 @@
 RT_GLOBAL(256)
 ${fn}(const ${x.type} *x, const ${acc} *s, uint8_t *q)
 {
-    RT_SHARED(uint8_t, part, 64 * 68); /* rows of 17 words: a column lies in all banks */
+    RT_SHARED(uint8_t, part, 64 * RT_FP8_ROW);
     const int column = blockIdx.x * 64, row = blockIdx.y * 64;
     const int i = threadIdx.x / ${lanes}, j = threadIdx.x % ${lanes} * ${each};
     const float inverse = (float)(1 / *s);
@@ -22,7 +22,7 @@ ${fn}(const ${x.type} *x, const ${acc} *s, uint8_t *q)
         for (int n = 0; n < ${each}; n += ${w})
             ${load("v + n", x, "at + n", { width = w })};
         for (int n = 0; n < ${each}; n += 4)
-            *(uint32_t *)(part + (i + below) * 68 + j + n) =
+            *(uint32_t *)(part + (i + below) * RT_FP8_ROW + j + n) =
                 rt_${to}x4((float)v[n], (float)v[n + 1], (float)v[n + 2], (float)v[n + 3], inverse);
     }
     rt_block_sync();
@@ -31,10 +31,8 @@ ${fn}(const ${x.type} *x, const ${acc} *s, uint8_t *q)
     if (column + across >= ${k} || row + down >= ${t})
         return;
 //@ end
-    RtPack<uint8_t, 16> turned;
-    for (int n = 0; n < 16; n++)
-        turned.v[n] = part[(down + n) * 68 + across];
-    *(RtPack<uint8_t, 16> *)(q + (int64_t)(column + across) * ${t} + row + down) = turned;
+    *(RtPack<uint8_t, 16> *)(q + (int64_t)(column + across) * ${t} + row + down) =
+        rt_fp8_column(part, down, across);
 }
 //@ host
 ${kernel(fn, 256)}
