@@ -236,6 +236,7 @@
 ---@field [2] fsdpgen.value sa
 ---@field [3] fsdpgen.value b
 ---@field [4] fsdpgen.value sb
+---@field dtype? string
 ---@field fast? boolean
 ---@field name? string of the value
 

@@ -309,23 +309,6 @@ static void check_parts(Check *c)
                  (long long)context, (long long)tensor, MOST_PARTS);
 }
 
-/* A scale is that of a whole tensor, and no part has one. */
-static void check_linear(Check *c)
-{
-    static const char *const paths[] = {"parts.tensor", "parts.context"};
-    int64_t parts = 1;
-
-    if (strcmp(value_str(c, "dtypes.linear"), "fp8") != 0)
-        return;
-    for (int i = 0; i < 2; i++)
-        if (value_int(c, paths[i], &parts) && parts > 1)
-            COMPLAIN(c, "dtypes.linear",
-                     gen_printf(c->g, "leave out dtypes.linear or %s", paths[i]),
-                     "dtypes.linear: \"fp8\" is not available with %s (%lld) yet: "
-                     "each scale is that of a whole tensor",
-                     paths[i], (long long)parts);
-}
-
 static void check_dtypes(Check *c)
 {
     static const char *const others[] = {"reduce", "master", "moments"};
@@ -538,7 +521,6 @@ void check_model(Gen *g)
     check_mesh(&c, check_batches(&c));
     check_parts(&c);
     check_dtypes(&c);
-    check_linear(&c);
     check_schedule(&c);
     check_groups(&c);
     check_loss_scale(&c);

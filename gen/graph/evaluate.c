@@ -310,7 +310,7 @@ static Value *add_whole(Evaluation *x, Value *piece, PartsAxis axis)
     whole->part[axis] = all;
     take_scratch(x, piece);
     piece->name = gen_printf(g, "%s_%s", piece->name,
-                             piece->part[axis].kind == PART_PARTIAL ? "part" : "piece");
+                             part_is_made(&piece->part[axis]) ? "part" : "piece");
     meet.attrs = gen_alloc(g, sizeof attrs);
     memcpy(meet.attrs, attrs, sizeof attrs);
     add_node(x, &meet, piece, whole);
@@ -330,9 +330,9 @@ static bool place_outputs(const Node *n, PartsAxis axis)
         const CutOperand *o = cuts_operand(cut, n->op->out[k].name);
         PartState *part = &n->out[k]->part[axis];
 
-        if (o && o->sum)
-            part->kind = PART_PARTIAL;
-        for (int i = 0; o && !o->sum && i < n->n_in; i++)
+        if (o && o->kind != PART_CUT)
+            part->kind = o->kind;
+        for (int i = 0; o && o->kind == PART_CUT && i < n->n_in; i++)
             if (n->in[i]->part[axis].kind == PART_CUT)
                 *part = (PartState){PART_CUT, o->dim, n->in[i]->part[axis].sections};
     }

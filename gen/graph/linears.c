@@ -16,12 +16,21 @@
  *    and copies of them would outlive their block's turn. */
 #include "graph/builder.h"
 
+/* Matrix units take multiples of so many elements. */
+enum { FP8_GRAIN = 16 };
+
 typedef struct Linears {
     Gen *g;
     Builder *b;
     Class *c;
     int replaced, left; /* products of all classes so far */
 } Linears;
+
+/* What sizes are multiples of, so that those of parts are of FP8_GRAIN. */
+static int64_t grain(const Gen *g)
+{
+    return FP8_GRAIN * parts_all(&g->model);
+}
 
 static bool reads_parameter(const Node *n)
 {
@@ -123,7 +132,8 @@ static bool replace(Linears *x, Node *old, int made)
     x->b->blame = ops_place(x->g, old->op, "fp8", NULL);
     ops_push_function(L, old->op, "fp8");
     builder_push_call(x->b, old, x->c);
-    lua_call(L, 2, 1);
+    lua_pushinteger(L, grain(x->g));
+    lua_call(L, 3, 1);
     built = lua_istable(L, -1) && c->nodes.count > before;
     if (!built && (c->nodes.count > before || !lua_isnil(L, -1)))
         luaL_error(L, "%s: its fp8 returns %s, not a table of its outputs or nil",
@@ -169,19 +179,29 @@ static int run_linears(lua_State *L)
 
 static void tell_left(Gen *g, const Linears *x)
 {
-    const char *help = "make the tokens of a micro-batch and the widths of the model "
-                       "multiples of 16, or leave dtypes.linear out";
+    const char *of = grain(g) == FP8_GRAIN
+                         ? ""
+                         : gen_printf(g, " (%d in each of %lld parts)", FP8_GRAIN,
+                                      (long long)parts_all(&g->model));
+    const char *size = gen_printf(g, "%lld%s", (long long)grain(g), of);
+    const char *help =
+        gen_printf(g,
+                   "make the tokens of a micro-batch and the widths of the "
+                   "model multiples of %s, or leave dtypes.linear out",
+                   size);
     const Pos pos = model_pos(g, "dtypes.linear");
 
     if (!x->replaced)
         diag_add(g, DIAG_ERROR, pos, help,
                  "dtypes.linear: no product of this model can be \"fp8\"%s",
-                 x->left ? ": each has a size that is not a multiple of 16" : "");
+                 x->left ? gen_printf(g, ": each has a size that is not a multiple of %s",
+                                      size)
+                         : "");
     else if (x->left)
         diag_add(
             g, DIAG_WARNING, pos, help,
-            "dtypes.linear: %d of %d products stay in %s: a size is not a multiple of 16",
-            x->left, x->left + x->replaced, dtype_name(g->model.param_dtype));
+            "dtypes.linear: %d of %d products stay in %s: a size is not a multiple of %s",
+            x->left, x->left + x->replaced, dtype_name(g->model.param_dtype), size);
 }
 
 void grad_fp8(Gen *g)

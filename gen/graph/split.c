@@ -336,8 +336,8 @@ static Node *new_meet(Split *x, const Value *v, Value *from, const PartState *to
 
 static const char *meet_word(const PartState *from, const PartState *to)
 {
-    if (from->kind == PART_PARTIAL)
-        return "sum";
+    if (part_is_made(from))
+        return from->kind == PART_PARTIAL ? "sum" : "largest";
     if (to->kind == PART_WHOLE)
         return "whole";
     return from->kind == PART_WHOLE ? "piece" : "turned";
@@ -373,7 +373,7 @@ static Value *as_part(Split *x, Value *v, const PartState *to, Phase phase, int 
     for (int i = 0; i < x->meets.count; i++) {
         m = &x->meets.items[i];
         if (m->from == v && part_equal(&m->to, to) &&
-            (m->phase == phase || has->kind == PART_PARTIAL))
+            (m->phase == phase || part_is_made(has)))
             return m->value;
     }
     if (needs_whole(has, to))

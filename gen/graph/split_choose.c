@@ -5,10 +5,10 @@
  * no shape. A node whose parts are other ops is replaced first (split_ops.c).
  *
  * Nodes are taken in order, and of all ways that a rule allows for the call the cheapest
- * is taken: first the one that moves the fewest bytes of cut parameters and their
- * gradients (a mark says where these lie), then one that divides the work, then the one
- * that moves the fewest bytes of other values, then the one that needs the fewest inputs
- * otherwise than they are.
+ * is taken: first the one that moves the fewest bytes of cut parameters, of values made
+ * of them alone, and of their gradients (a mark says where these lie), then one that
+ * divides the work, then the one that moves the fewest bytes of other values, then the
+ * one that needs the fewest inputs otherwise than they are.
  *
  * Parts of tokens (parts.context) have whole weights: a node is cut by tokens wherever
  * its rule allows it, and otherwise, as attention, by heads. A node that could only do
@@ -107,7 +107,7 @@ static void widen_summands(const Gen *g, const Node *n, const Cut *cut, Attr *at
         const Operand *out = &n->op->out[k];
         const CutOperand *o = cuts_operand(cut, out->name);
 
-        for (int i = 0; o && o->sum && i < n->n_attrs; i++)
+        for (int i = 0; o && o->kind == PART_PARTIAL && i < n->n_attrs; i++)
             if (attrs[i].type == ATTR_STR && !strcmp(attrs[i].key, out->dtype) &&
                 dtype_bytes(wide) > dtype_bytes(n->out[k]->dtype))
                 attrs[i].s = dtype_name(wide);
@@ -316,7 +316,7 @@ static double moved(const Chooser *x, const Value *v, const PartState *from,
 
     if (part_equal(from, to) || from->kind == PART_WHOLE)
         return 0;
-    if (from->kind == PART_PARTIAL)
+    if (part_is_made(from))
         return to->kind == PART_WHOLE ? 2 * bytes : bytes;
     return to->kind == PART_WHOLE || from->dim == to->dim ? bytes
                                                           : bytes / (double)x->parts;
@@ -329,10 +329,20 @@ static bool needed(const Chooser *x, const Value *v, Phase phase, const PartStat
         const Needed *n = &x->needed.items[i];
 
         if (n->value == v && part_equal(&n->as, as) &&
-            (n->phase == phase || v->part[x->axis].kind == PART_PARTIAL))
+            (n->phase == phase || part_is_made(&v->part[x->axis])))
             return true;
     }
     return false;
+}
+
+/* Is it a weight, or made of weights alone? */
+static bool of_weights(const Value *v)
+{
+    bool weights = v->kind == VAL_NODE && v->def->n_in > 0;
+
+    for (int i = 0; weights && i < v->def->n_in; i++)
+        weights = of_weights(v->def->in[i]);
+    return weights || v->kind == VAL_PARAM;
 }
 
 static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
@@ -346,7 +356,7 @@ static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
         double bytes = needed(x, v, n->phase, &part[i]) ? 0 : moved(x, v, has, &part[i]);
 
         price.changes += !part_equal(has, &part[i]);
-        if (v->kind == VAL_PARAM) {
+        if (of_weights(v)) {
             price.param_bytes += bytes;
             price.cuts_weights = price.cuts_weights || part[i].kind == PART_CUT;
         } else

@@ -68,9 +68,11 @@
 --                                  beside the products, in passes of their own; without products,
 --                                  in place of `bytes`. Knows n.grad_bytes, too
 --     backward  = function(g, n, d) return { x = gradient } end,
---     fp8       = function(g, n) return { y = value } end,   the graph that takes the call's place
---                                  with dtypes.linear = "fp8", in all blocks but the last; its last
---                                  call makes the output. nil: the call stays
+--     fp8       = function(g, n, grain) return { y = value } end,   the graph that takes the call's
+--                                  place with dtypes.linear = "fp8", in all blocks but the last; its
+--                                  last call makes the output. nil: the call stays. grain: 16, times
+--                                  the number of parts, so that parts of its multiples are multiples
+--                                  of 16
 --     expands   = function(g, n) return { y = value } end,        fused ops
 --     same_bits = true,            of a built-in fused op whose kernels have the bits of its
 --                                  expansion: it is fused after the numerics hash, which has the

@@ -9,6 +9,7 @@
 -- inputs, or an int attribute. Operands with that dim are cut along it; the others are whole, and an
 -- output without it says what it is:
 --   dw = "sum"                    the parts' outputs add up to the whole one
+--   s = "max"                     the largest of the parts' outputs is the whole one
 --   o = 2                         cut along its second dim
 --   qkv = { 2, "heads", "kv_heads", "kv_heads" }
 --                                 that dim consists of sections, here of so many heads; each of them
@@ -72,12 +73,15 @@ local function cut_operand(check, axis, o, says)
     if not cut.dim and is_output then
       check:bad("cuts", axis, fmt("%s has no dim %s, so the cut must say what its parts are",
                                   o.name, axis),
-                fmt('say %s = "sum" if they add up, or the dim that is cut', o.name))
+                fmt('say %s = "sum" if they add up, "max" if it is the largest, or the dim that is cut', o.name))
     end
     return cut.dim and cut
   end
   if says == "sum" and is_output then
     cut.sum = true
+    return cut
+  elseif says == "max" and is_output then
+    cut.largest = true
     return cut
   end
   local list = type(says) == "table" and says or { says }
@@ -90,7 +94,7 @@ local function cut_operand(check, axis, o, says)
   if not cut.dim then
     check:bad("cuts", axis, fmt("%s is not cut along a dim", o.name),
               fmt('say %s = 2, %s = { 2, "heads", "kv_heads" }%s', o.name, o.name,
-                  is_output and ' or "sum"' or ""))
+                  is_output and ', "sum" or "max"' or ""))
   end
   return cut.dim and cut
 end

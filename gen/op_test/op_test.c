@@ -182,8 +182,8 @@ static int l_cuts(lua_State *L)
     return 1;
 }
 
-/* Parts as { [place of the operand] = { dim, sections, weights } or "sum" } in field
- * `key` of the table on top; weights: names of attributes. Of the node's inputs, or
+/* Parts as { [place of the operand] = { dim, sections, weights }, "sum" or "max" } in
+ * field `key` of the table on top; weights: names of attributes. Of the node's inputs, or
  * outputs. */
 static void push_parts(lua_State *L, const char *key, const PartState *parts,
                        const Cut *cut, const Node *node, bool inputs)
@@ -196,8 +196,8 @@ static void push_parts(lua_State *L, const char *key, const PartState *parts,
 
         if (p->kind == PART_WHOLE)
             continue;
-        if (p->kind == PART_PARTIAL) {
-            lua_pushstring(L, "sum");
+        if (part_is_made(p)) {
+            lua_pushstring(L, p->kind == PART_PARTIAL ? "sum" : "max");
         } else {
             lua_newtable(L);
             emit_int(L, "dim", p->dim + 1);

@@ -69,7 +69,9 @@ static void read_cut(Gen *g, Cut *cut)
 
         lua_rawgeti(L, -1, i + 1);
         o->name = read_text(g, "name");
-        o->sum = read_number(L, "sum");
+        o->kind = read_number(L, "sum")       ? PART_PARTIAL
+                  : read_number(L, "largest") ? PART_LARGEST
+                                              : PART_CUT;
         o->dim = (int)read_number(L, "dim") - 1;
         o->times = read_number(L, "times");
         o->weight = read_texts(g, "weights", &o->n_weights);
@@ -175,8 +177,8 @@ static PartState part_of(Gen *g, const Node *node, const Cut *cut, const char *n
 
     if (!o)
         return part;
-    if (o->sum)
-        return (PartState){.kind = PART_PARTIAL};
+    if (o->kind != PART_CUT)
+        return (PartState){.kind = o->kind};
     if (o->dim >= v->n_dims)
         luaL_error(g->L, "%s: cut %s divides dim %d of %s, which is %s", node->op->name,
                    cut->axis, o->dim + 1, name, shape_text(g, v));
@@ -240,7 +242,9 @@ const char *part_text(Gen *g, const PartState *p)
     Text t = {.g = g};
 
     if (p->kind != PART_CUT)
-        return p->kind == PART_WHOLE ? "whole" : "partial";
+        return p->kind == PART_WHOLE     ? "whole"
+               : p->kind == PART_PARTIAL ? "partial"
+                                         : "largest";
     text_printf(&t, "cut:%d", p->dim + 1);
     for (int i = 0; i < p->sections.n; i++)
         text_printf(&t, "%c%lld", i ? '+' : ':', (long long)p->sections.elems[i]);

@@ -27,8 +27,8 @@ typedef struct Axis {
  * operand that the cut does not name is an input that every part reads whole. */
 typedef struct CutOperand {
     const char *name;
-    bool sum;            /* an output: the parts' add up to the whole one */
-    int dim;             /* else it is cut along this dim, from 0 */
+    PartKind kind;       /* PART_CUT; of an output also how parts' numbers make the whole one */
+    int dim;             /* that is cut, from 0 */
     int64_t times;       /* sections of equal size along it, of dims "2*f" */
     int n_weights;
     const char **weight; /* the sections' sizes are in this proportion: names in n */

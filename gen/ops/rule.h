@@ -43,6 +43,7 @@ typedef enum {
     PART_WHOLE,   /* all of it, every part the same */
     PART_CUT,     /* its piece along dim */
     PART_PARTIAL, /* numbers of its shape; the value is the sum of all parts' */
+    PART_LARGEST, /* numbers of its shape; the value is the largest of all parts' */
 } PartKind;
 
 typedef struct PartState {
@@ -50,6 +51,12 @@ typedef struct PartState {
     int dim;           /* from 0 */
     Sections sections; /* of the whole dim */
 } PartState;
+
+/* Has no part anything of the value yet: is it made of all parts' numbers? */
+static inline bool part_is_made(const PartState *p)
+{
+    return p->kind == PART_PARTIAL || p->kind == PART_LARGEST;
+}
 
 typedef struct OpList { OpRule *items; int count, cap; } OpList;
 

@@ -61,7 +61,7 @@ int64_t plan_met_bytes(const Gen *g, const Node *n)
     if (out->part[n->along].kind == PART_WHOLE)
         return lanes_of(g, n) * (parts - here) * in->bytes;
     return lanes_of(g, n) * here * (parts - here) *
-           (in->part[n->along].kind == PART_PARTIAL ? in->bytes : out->bytes) / parts;
+           (part_is_made(&in->part[n->along]) ? in->bytes : out->bytes) / parts;
 }
 
 /* What a rank receives in a meet, from each part of others, and packs of each of its own,

@@ -239,7 +239,7 @@ static const char *check_meet(const SplitCheck *x, const Node *n)
                           dtype_name(n->out[0]->dtype), dtype_name(n->in[0]->dtype));
     if (strcmp(from->s, part_text(x->g, part_of(x, n->in[0]))) != 0 ||
         strcmp(to->s, part_text(x->g, part_of(x, n->out[0]))) != 0 ||
-        part_of(x, n->out[0])->kind == PART_PARTIAL)
+        part_is_made(part_of(x, n->out[0])))
         return gen_printf(x->g, "%s: the meet %s makes %s of %s", x->c->name, n->name,
                           part_text(x->g, part_of(x, n->out[0])),
                           part_text(x->g, part_of(x, n->in[0])));
@@ -251,9 +251,12 @@ static const char *check_node(const SplitCheck *x, const Node *n)
     if (n->op->collective)
         return n->along == x->axis ? check_meet(x, n) : check_passed(x, n);
     for (int i = 0; i < n->n_in; i++)
-        if (part_of(x, n->in[i])->kind == PART_PARTIAL)
-            return gen_printf(x->g, "%s: %s reads %s before the parts are summed",
-                              x->c->name, n->name, n->in[i]->name);
+        if (part_is_made(part_of(x, n->in[i])))
+            return gen_printf(x->g, "%s: %s reads %s before the parts %s", x->c->name,
+                              n->name, n->in[i]->name,
+                              part_of(x, n->in[i])->kind == PART_PARTIAL
+                                  ? "are summed"
+                                  : "meet in the largest");
     if ((!node_is_whole(x, n) || reads_padding(x, n)) && !node_is_cut(x, n))
         return gen_printf(x->g, "%s: the parts of %s do not make up %s", x->c->name,
                           n->name, n->op->name);

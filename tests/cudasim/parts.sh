@@ -94,6 +94,24 @@ packed_sums() {
     done
 }
 
+# Products in fp8 of parts along both axes: their scales are the largest of all parts', and operands in fp8
+# travel, rows and columns.
+fp8_parts() {
+    local dir=$WORK/row sets=(--set 'dtypes={param="bf16",linear="fp8"}' --set model.layers=2)
+    sets+=(--set "parts={tensor=2,context=2}" --set seq=64 --set model.dim=64 --set model.heads=4)
+    sets+=(--set model.head_dim=16 --set model.ffn=64)
+    CUDASIM_UNCHECKED=1 reference fp8_parts tiny_llama 2e-2 "${sets[@]}" || return
+    [ "$FULL" = 0 ] || row fp8_parts tiny_llama 1 "${sets[@]}" --set mesh.context=2 --set mesh.shard=2
+    row fp8_parts tiny_llama 0 "${sets[@]}" --set mesh.tensor=2 --set mesh.context=2
+    REFERENCE=fp8_parts
+    if plant "$dir" kernels.cu 's/sum\[k\] = sum\[k\] > other\[k\]/sum[k] = sum[k] < other[k]/'; then
+        other "fp8 in parts: the scale of the smallest part" "$dir"
+    else
+        bad "fp8 in parts: no scales that meet" "$dir.log"
+    fi
+    REFERENCE=llama
+}
+
 # Two ranks along tensor and two that shard: gathers go behind the first meet of the next span, and the
 # step waits for those that no meet has let go.
 held_starts() {

@@ -79,6 +79,7 @@ both_axes_models() {
 both|tests/models/tiny_llama.lua|parts={tensor=2,context=2} model.heads=8 model.kv_heads=4 model.head_dim=6 model.ffn=52 seq=18 documents={end_id=10}|2
 both_bf16|tests/models/tiny_llama.lua|parts={dtype="f32",tensor=2,context=4} model.heads=16 model.kv_heads=4 model.head_dim=4 model.ffn=52 seq=20 model.tied=true model.qkv_bias=true dtypes.param="bf16"|2
 both_f64|tests/models/tiny_llama.lua|parts={tensor=2,context=2} seq=20 micro_batch=1 model.heads=4 model.kv_heads=2 model.ffn=52 model.qk_norm=true model.window=5 dtypes.param="f64"|2
+both_fp8|tests/models/tiny_llama.lua|parts={tensor=2,context=2} seq=32 model.dim=64 model.heads=4 model.head_dim=16 model.ffn=64 dtypes={param="bf16",linear="fp8"}|2
 copies|tests/models/tiny_llama.lua|parts={tensor=1,context=8} model.heads=8 model.kv_heads=2 model.head_dim=6 seq=20 documents={end_id=10}|2
 both_gpt2|tests/models/tiny_gpt2.lua|parts={tensor=2,context=2} model.heads=4 model.dim=40 seq=18 loss.mask=true|2
 both_gpt2_bf16|tests/models/tiny_gpt2.lua|parts={tensor=2,context=4} model.heads=8 model.dim=48 seq=20 dtypes.param="bf16"|2

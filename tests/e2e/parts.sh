@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh. A trainer in parts has the gradients of one without, in f64, where a leaf has several
 # micro-batches: what parts make of a gradient is added to that of the micro-batches before, whether it
-# is a sum, all of their pieces, or a piece of a whole one. In bf16 it has them if summands are f32.
+# is a sum, all of their pieces, or a piece of a whole one. In bf16 it has them if summands are f32. Products in
+# fp8 have the scales of whole tensors.
 
-parts_gradients() { # NAME AXIS MODEL ARGS...: of four parts, along `both` two times two
-    local name=$1 axis=$2 model=$3 dir=$WORK/$1_$2 n parts
+parts_gradients() { # NAME AXIS MODEL ARGS...: of four parts, along `both` two times two. LINEAR: dtypes.linear
+    local name=$1 axis=$2 model=$3 dir=$WORK/$1_$2 n parts dtypes="{param=\"f64\",linear=\"${LINEAR:-param}\"}"
     shift 3
     for n in 1 4; do
         case $axis in
@@ -12,7 +13,7 @@ parts_gradients() { # NAME AXIS MODEL ARGS...: of four parts, along `both` two t
         *) parts=parts.$axis=$n ;;
         esac
         if ! generate "$dir.$n" "$model" --set model.vocab=257 --set "$parts" --set micro_batch=1 \
-            --set seq=16 --set global_batch=4 --set leaves=1 "$@" --set 'dtypes={param="f64"}' ||
+            --set seq=16 --set global_batch=4 --set leaves=1 "$@" --set "dtypes=$dtypes" ||
            ! build_trainer "$dir.$n" ||
            ! train "$dir.$n" "$data" 1 --threads 1 --debug-gradients "$dir.$n.gradients"; then
             bad "parts: $name trains in $n parts of $axis" "$dir.$n.log"
@@ -72,4 +73,7 @@ parts_suite() {
     turn 0 4 parts_gradients llama both "$ROOT/tests/models/tiny_llama.lua" --set model.heads=8 \
         --set model.kv_heads=$((SEED % 4 < 2 ? 2 : 4)) --set model.head_dim=6 --set model.ffn=52 --set model.qkv_bias=true \
         --set model.window=5 --set documents.end_id=10
+    # scales of weights, values and gradients are the largest of all parts'
+    LINEAR=fp8 turn 1 4 parts_gradients fp8 both "$ROOT/tests/models/tiny_llama.lua" --set seq=64 --set model.heads=4 \
+        --set model.dim=64 --set model.head_dim=16 --set model.ffn=128
 }

@@ -90,16 +90,18 @@ local function piece_of(whole, part, p, inner)
     return v
 end
 
--- The sum of a value's summands, along the axes along which it has some.
-local function summed(part, values, name, p, k, axis)
+-- What all parts' numbers make of a value: their sum, or the largest, along the axes along which it is made.
+local made = { partial = function(a, b) return a + b end, largest = math.max }
+local function joined(part, values, name, p, k, axis)
     axis = axis or 1
     if axis > #axes then return values[p][name][k] end
-    if part[axis] ~= "partial" then return summed(part, values, name, p, k, axis + 1) end
-    local sum = 0.0
+    local join, all = made[part[axis]], nil
+    if not join then return joined(part, values, name, p, k, axis + 1) end
     for number = 0, axes[axis].parts - 1 do
-        sum = sum + summed(part, values, name, beside(p, axis, number), k, axis + 1)
+        local one = joined(part, values, name, beside(p, axis, number), k, axis + 1)
+        all = all and join(all, one) or one
     end
-    return sum
+    return all
 end
 
 -- Calls f(what part p has, its place in the whole) until that is false. What is wrong, or nil: the part, or
@@ -123,9 +125,9 @@ end
 local function difference(name, part, whole, values, inner)
     local largest = 1.0
     for k = 1, #whole do largest = math.max(largest, math.abs(whole[k])) end
-    local partial = part[1] == "partial" or part[2] == "partial"
+    local is_made = made[part[1]] or made[part[2]]
     return each_element(name, part, whole, values, inner, function(p, k, at)
-        local got = partial and summed(part, values, name, p, k) or values[p][name][k]
+        local got = is_made and joined(part, values, name, p, k) or values[p][name][k]
         local want = whole[at] or 0.0
         if not (math.abs(got - want) <= (at > 0 and 1e-12 or 0) * largest) then
             return ("%s of part %d: %.17g, not %.17g"):format(name, p, got, want)
@@ -303,11 +305,13 @@ local function faults_of(class)
             end
         end
     end
+    local scales = {} -- of which some are the same in all parts
     for _, nodes in ipairs { class.forward, class.backward } do
         for i, node in ipairs(nodes) do
             if is_meet(node) and node.attrs.from == "partial" then
                 set("no sum of " .. node.ins[1], node.attrs, "from", "whole")
             end
+            if is_meet(node) and node.attrs.from == "largest" then scales[#scales + 1] = node.attrs end
             local after = nodes[i + 1]
             if is_meet(node) and node.attrs.from == "partial" and after and after.op == "bias"
                 and after.ins[1] == node.out[1].name then
@@ -324,6 +328,14 @@ local function faults_of(class)
                 end }
             end
         end
+    end
+    if #scales > 0 then
+        list[#list + 1] = { "scales of parts", function()
+            for _, attrs in ipairs(scales) do attrs.from = "whole" end
+            return function()
+                for _, attrs in ipairs(scales) do attrs.from = "largest" end
+            end
+        end }
     end
     return list
 end

@@ -117,6 +117,14 @@ if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" $lua_flags >"$WORK/err" 2>&1; the
             done
         done
     done
+    # products in fp8, whose scales are the largest of all parts'
+    sizes=(--set dtypes.linear=fp8 --set micro_batch=1 --set model.layers=1 --set model.vocab=47)
+    small=("${sizes[@]}" --set seq=32 --set model.dim=32 --set model.heads=2 --set model.ffn=32)
+    wide=("${sizes[@]}" --set seq=64 --set model.dim=64 --set model.heads=4 --set model.ffn=64)
+    parts_of "llama in fp8" tensor=2 1 "$models/tiny_llama.lua" "${small[@]}" --set model.head_dim=16
+    parts_of "llama in fp8" context=2 1 "$models/tiny_llama.lua" "${small[@]}" --set model.head_dim=16
+    parts_of "GPT-2 in fp8" tensor=2 1 "$models/tiny_gpt2.lua" "${small[@]}" --set model.max_positions=32
+    parts_of "llama in fp8" tensor=2,context=2 $FULL "$models/tiny_llama.lua" "${wide[@]}" --set model.head_dim=16
 else
     bad "lua_run.c" "$WORK/err"
 fi

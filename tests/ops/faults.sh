@@ -61,6 +61,7 @@ fault rmsnorm_bwd op.lua 's/h \* mean))/h * mean * 1.0001))/' 'a gradient, 1e-4 
 fault rope op.lua 's/x2 \* cos + x1 \* sin/x2 * cos - x1 * sin/' 'a sign in a reference'
 fault linear op.lua 's/, w = g.linear_dw { d.y, n.x }//' 'a gradient that is missing'
 fault linear op.lua 's/k = { y = "sum" }/k = { y = 2 }/' 'a sum that is called a cut'
+fault fp8_scale op.lua 's/k = { s = "max" }/k = { s = "sum" }/' 'a largest that is called a sum'
 fault rmsnorm_bwd op.lua 's/t = { dw = "sum" }/t = { dw = "sum" }, d = {}/' 'a norm cut by columns'
 fault attention op.lua 's/{ 2, "heads", "kv_heads", "kv_heads" }, s/{ 2, "heads" }, s/' \
     'heads of queries, keys and values as one section'

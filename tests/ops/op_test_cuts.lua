@@ -68,7 +68,7 @@ local function compare(what, got, want, size)
     end
 end
 
--- One more part of each output: compared, or added to sums.
+-- One more part of each output: compared, or added to sums; of the largest, the larger one.
 local function take_part(what, cut, whole, outs, p, parts, sums)
     for i, out in ipairs(outs) do
         local place, sum = cut.outputs[i], sums[i] or { got = {}, size = {} }
@@ -77,6 +77,11 @@ local function take_part(what, cut, whole, outs, p, parts, sums)
             for k, v in ipairs(out.data) do
                 sum.got[k] = (sum.got[k] or 0.0) + v
                 sum.size[k] = (sum.size[k] or 0.0) + math.abs(v)
+            end
+        elseif place == "max" then
+            for k, v in ipairs(out.data) do
+                sum.got[k] = math.max(sum.got[k] or v, v)
+                sum.size[k] = math.abs(sum.got[k])
             end
         else
             local want = {}

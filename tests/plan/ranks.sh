@@ -79,6 +79,25 @@ meets_of_tokens() { # C c
 }
 meets_of_tokens 2 2
 
+# With products in fp8, operands meet as bytes: along tensor, rows of a layer's two inputs in the forward; in the
+# backward their columns, and both of the two gradients. Along context the four weights, rows and then columns.
+# Twelve scales of a layer meet, from each part 4 bytes.
+meets_in_fp8() { # AXIS P t
+    local p=$2 m=$(($2 / $3)) layers=4 tokens=512 dim=256 rounds=8 layer=737280 table=65536 u norms want
+    norms=$(((2 * layers + 1) * dim * 4)) u=$((tokens * dim * (p - m) / p))
+    case $1 in
+    tensor) want=$(((8 * layers + 3 * 4) * u + (4 * layers + 2) * m * 4 * u + (p - m) * tokens * 12)) ;;
+    context) want=$(((2 * layers * layer + (2 * table + m * (layers * layer + 2 * table)) * 4) * (p - m) / p + (p - m) * 8)) ;;
+    esac
+    "$FSDPGEN" plan "$ROOT/models/demo.lua" --set dtypes.linear=fp8 --set "parts={$1=$p}" --set "mesh={$1=$3}" --json \
+        >"$WORK/plan.json" 2>"$WORK/err"
+    check "meets along $1 in fp8, $p parts on $3 ranks" \
+        test "$(number "met_$1")" = $((rounds * (want + (p - m) * (norms + layers * 12 * 4))))
+}
+meets_in_fp8 tensor 2 2
+meets_in_fp8 tensor 4 2
+meets_in_fp8 context 2 2
+
 # A rank of GPUs is sent what one of CPUs reads: in turns and sums to pieces no more than its own parts need.
 for sets in "parts={tensor=4} mesh={tensor=2}" "parts={context=4} mesh={context=4}" "parts={context=4} mesh={context=2}" \
     "parts={tensor=2,context=4} mesh={tensor=2,context=2}"; do

@@ -78,6 +78,11 @@ static bool reads_gather(const Node *n)
     return reads_meet(n, PART_CUT);
 }
 
+static bool reads_largest(const Node *n)
+{
+    return reads_meet(n, PART_LARGEST);
+}
+
 /* The bias that follows a sum: one value for each feature, not a row. */
 static bool adds_bias(const Node *n)
 {
@@ -93,14 +98,21 @@ static bool without_meet(Node *n)
     return n != NULL;
 }
 
+bool plant_no_meet(Gen *g, PartKind from)
+{
+    return without_meet(find_node(g, from == PART_PARTIAL ? reads_sum
+                                     : from == PART_CUT   ? reads_gather
+                                                          : reads_largest));
+}
+
 static bool plant_no_sum(Gen *g)
 {
-    return without_meet(find_node(g, reads_sum));
+    return plant_no_meet(g, PART_PARTIAL);
 }
 
 static bool plant_no_gather(Gen *g)
 {
-    return without_meet(find_node(g, reads_gather));
+    return plant_no_meet(g, PART_CUT);
 }
 
 static bool plant_early_bias(Gen *g)
@@ -385,61 +397,6 @@ static bool plant_lost_padding(Gen *g)
     return v != NULL;
 }
 
-static bool plant_more_padding(Gen *g)
-{
-    for (int i = 0; i < g->classes.count; i++)
-        for (int k = 0; k < g->classes.items[i]->params.count; k++) {
-            ClassParam *p = &g->classes.items[i]->params.items[k];
-
-            if (!p->mark[fault_axis].sections.pad)
-                continue;
-            p->mark[fault_axis].sections.pad++;
-            return true;
-        }
-    return false;
-}
-
-/* The boxes of a padded parameter as they would be with so many rows each. */
-static bool boxes_of(Gen *g, int64_t rows)
-{
-    bool any = false;
-
-    for (int i = 0; i < g->classes.count; i++) {
-        Class *c = g->classes.items[i];
-
-        for (int k = 0; k < c->values.count; k++) {
-            Value *v = c->values.items[k];
-            ClassParam *p = v->kind == VAL_PARAM ? &c->params.items[v->index] : NULL;
-
-            if (!p || !p->mark[fault_axis].sections.pad)
-                continue;
-            v->elems = v->elems / v->dim[0] * rows;
-            v->dim[0] = rows;
-            p->mark[fault_axis].sections.elems[0] = g->model.parts[fault_axis] * rows;
-            p->mark[fault_axis].sections.pad =
-                p->mark[fault_axis].sections.elems[0] - p->dim[0];
-            v->part[fault_axis] = p->mark[fault_axis];
-            any = true;
-        }
-    }
-    return any;
-}
-
-static bool plant_slow_boxes(Gen *g)
-{
-    return boxes_of(g, 13);
-}
-
-static bool plant_large_boxes(Gen *g)
-{
-    return boxes_of(g, 24);
-}
-
-static bool plant_empty_box(Gen *g)
-{
-    return boxes_of(g, 32);
-}
-
 static const SplitFault split_faults[] = {
     {"a sum is missing", plant_no_sum, "before the parts are summed", IN_ALL},
     {"a gather is missing", plant_no_gather, "do not make up", IN_ALL},
@@ -463,10 +420,6 @@ static const SplitFault split_faults[] = {
     {"a part has all numbers", plant_all_numbers, "parts take part as whole", IN_ALL},
     {"a loss of one part's numbers", plant_own_loss, "do not make up", IN_ALL},
     {"padding that is forgotten", plant_lost_padding, "do not make up", IN_ALL},
-    {"more padding than rows need", plant_more_padding, "boxes", IN_ALL},
-    {"boxes of rows that are slow", plant_slow_boxes, "boxes", IN_ALL},
-    {"boxes of more eights than rows need", plant_large_boxes, "boxes", IN_ALL},
-    {"a box of zeros alone", plant_empty_box, "boxes", IN_ALL},
     {0},
 };
 
@@ -485,14 +438,16 @@ static const SplitFault sequence_faults[] = {
     {0},
 };
 
+enum { SMALL_LLAMA, SMALL_GPT2, SMALL_FP8 };
+
 /* A small model; parts: "tensor=2", or of both axes. */
 static Gen *faulty_model(const char *folder, const char *parts, int family,
                          const char *pass)
 {
-    static const char *const names[] = {"small_llama", "small_gpt2"};
+    static const char *const names[] = {"small_llama", "small_gpt2", "small_llama"};
     const bool both = strchr(parts, ',');
     Gen *g = synth_new();
-    const char *sets[2][9] = {
+    const char *sets[3][10] = {
         {NULL, both ? "model.heads=16" : "model.heads=4",
          both ? "model.kv_heads=8" : "model.kv_heads=2",
          both ? "model.head_dim=2" : "model.head_dim=6",
@@ -501,6 +456,9 @@ static Gen *faulty_model(const char *folder, const char *parts, int family,
         {NULL, "model.dim=24", both ? "model.heads=8" : "model.heads=4", "model.vocab=25",
          both ? "model.layers=1" : "model.layers=2", "seq=8", "model.max_positions=8",
          NULL},
+        {NULL, "dtypes.linear=\"fp8\"", "model.dim=64", "model.heads=4",
+         "model.kv_heads=2", "model.head_dim=16", "model.ffn=64", "model.layers=1",
+         "seq=64", NULL},
     };
 
     sets[family][0] = gen_printf(g, "parts={%s}", parts);
@@ -542,8 +500,8 @@ static bool try_fault(Gen *g, const SplitFault *fault, const char *parts,
 static void try_faults(const char *folder, const SplitFault *fault, const char *parts,
                        const char *pass, SplitVerify *verify)
 {
-    Gen *g[] = {faulty_model(folder, parts, 0, pass),
-                faulty_model(folder, parts, 1, pass)};
+    Gen *g[] = {faulty_model(folder, parts, SMALL_LLAMA, pass),
+                faulty_model(folder, parts, SMALL_GPT2, pass)};
 
     for (; fault->name; fault++)
         for (int family = fault->place == IN_GPT2; family < 2; family++) {
@@ -555,6 +513,21 @@ static void try_faults(const char *folder, const SplitFault *fault, const char *
             passed += found;
             failed += !found;
         }
+}
+
+static void try_scales(const char *folder, const char *parts)
+{
+    Gen *g = faulty_model(folder, parts, SMALL_FP8, "split");
+
+    for (const SplitFault *fault = scale_faults; fault->name; fault++) {
+        bool found;
+
+        if (fault->place == ALONG_TENSOR && fault_axis != PARTS_TENSOR)
+            continue; /* parts of tokens sum only gradients */
+        found = try_fault(g, fault, parts, verify_split);
+        passed += found;
+        failed += !found;
+    }
 }
 
 /* Each of many small faults in the meets of both axes. */
@@ -584,7 +557,12 @@ int main(int argc, char **argv)
         fault_axis = axis;
         try_faults(argv[1], faults, parts, "split", verify_split);
         try_faults(argv[1], faults, both, "split", verify_split);
+        try_faults(argv[1], box_faults, parts, "split", verify_split);
+        try_faults(argv[1], box_faults, both, "split", verify_split);
         try_faults(argv[1], both_faults, both, "split", verify_split);
+        try_scales(argv[1], parts);
+        if (axis == PARTS_TENSOR) /* whose meets follow those along context */
+            try_scales(argv[1], "tensor=2,context=2");
         try_faults(argv[1], legs_faults, parts, "span", verify_legs);
         try_faults(argv[1], legs_faults, both, "span", verify_legs);
         try_faults(argv[1], both_legs_faults, both, "span", verify_legs);

@@ -15,8 +15,8 @@ return op {
     backward = function(g, n, d)
         return { x = g.conv1d_dx { d.y, n.w }, w = g.conv1d_dw { n.x, d.y } }
     end,
-    fp8 = function(g, n)
-        if n.t % 16 + n.k % 16 + n.n % 16 > 0 then return end
+    fp8 = function(g, n, grain)
+        if n.t % grain + n.k % grain + n.n % grain > 0 then return end
         local sa, sb = g.fp8_scale { n.x }, g.fp8_scale { n.w }
         local a = g.fp8_rows { n.x, sa }
         local b = g.fp8_columns { n.w, sb }

@@ -10,8 +10,8 @@ return op {
     cuts = { n = {}, k = {}, t = { dw = "sum" } },
     products = function(n) return { { "tn", n.k, n.n, n.t } } end,
     flops = function(n) return 2 * n.t * n.n * n.k end,
-    fp8 = function(g, n)
-        if n.t % 16 + n.k % 16 + n.n % 16 > 0 then return end
+    fp8 = function(g, n, grain)
+        if n.t % grain + n.k % grain + n.n % grain > 0 then return end
         local sa, sb = g.fp8_scale { n.x }, g.fp8_scale { n.dy, to = "e5m2" }
         local a = g.fp8_columns { n.x, sa }
         local b = g.fp8_columns { n.dy, sb, to = "e5m2" }

@@ -10,6 +10,7 @@ return op {
     attrs = { to = { "string", "e4m3" } },
     outputs = { { "q", "k t", dtype = "to" } },
     axes = { t = "parallel", k = "parallel" },
+    cuts = { t = {}, k = {} },
     check = function(n)
         if n.to ~= "e4m3" and n.to ~= "e5m2" then
             return ('to is "%s", not "e4m3" or "e5m2"'):format(n.to)

@@ -11,9 +11,13 @@ return op {
         { "a", "m k", class = "fp8" }, { "sa", "1", class = "acc" },
         { "b", "n k", class = "fp8" }, { "sb", "1", class = "acc" },
     },
-    attrs = { fast = { "bool", false } }, -- a GPU may sum in fewer bits: in the forward
-    outputs = { { "y", "m n", dtype = "param" } },
+    attrs = {
+        dtype = { "string", "param", quiet = true }, -- of y; parts give summands (parts.dtype)
+        fast = { "bool", false }, -- a GPU may sum in fewer bits: in the forward
+    },
+    outputs = { { "y", "m n", dtype = "dtype" } },
     axes = { m = "parallel", n = "parallel", k = "reduction" },
+    cuts = { m = {}, n = {}, k = { y = "sum" } },
     check = function(n)
         if n.m % 16 + n.n % 16 + n.k % 16 > 0 then
             return ("%d x %d x %d are not multiples of 16"):format(n.m, n.n, n.k)
@@ -42,4 +46,5 @@ return op {
             end,
         }
     end,
+    variants = { { dtype = "acc" } },
 }

@@ -13,6 +13,7 @@ return op {
     },
     outputs = { { "dw", "m n", dtype = "grad", add = true } },
     axes = { m = "parallel", n = "parallel", k = "reduction" },
+    cuts = { m = {}, n = {}, k = { dw = "sum" } },
     check = function(n)
         if n.m % 16 + n.n % 16 + n.k % 16 > 0 then
             return ("%d x %d x %d are not multiples of 16"):format(n.m, n.n, n.k)

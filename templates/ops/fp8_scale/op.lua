@@ -9,6 +9,7 @@ return op {
     attrs = { to = { "string", "e4m3" } },
     outputs = { { "s", "1", dtype = "acc" } },
     axes = { t = "reduction", k = "reduction" },
+    cuts = { t = { s = "max" }, k = { s = "max" } },
     check = function(n)
         if n.to ~= "e4m3" and n.to ~= "e5m2" then
             return ('to is "%s", not "e4m3" or "e5m2"'):format(n.to)

@@ -10,8 +10,8 @@ return op {
     cuts = { n = { pads = true }, k = {}, t = { dw = "sum" } },
     products = function(n) return { { "tn", n.n, n.k, n.t } } end,
     flops = function(n) return 2 * n.t * n.n * n.k end,
-    fp8 = function(g, n)
-        if n.t % 16 + n.k % 16 + n.n % 16 > 0 then return end
+    fp8 = function(g, n, grain)
+        if n.t % grain + n.k % grain + n.n % grain > 0 then return end
         local sa, sb = g.fp8_scale { n.dy, to = "e5m2" }, g.fp8_scale { n.x }
         local a = g.fp8_columns { n.dy, sa, to = "e5m2" }
         local b = g.fp8_columns { n.x, sb }

@@ -11,8 +11,8 @@ return op {
     cuts = { t = {}, k = {}, n = { dx = "sum", pads = true } },
     products = function(n) return { { "nn", n.t, n.k, n.n } } end,
     flops = function(n) return 2 * n.t * n.n * n.k end,
-    fp8 = function(g, n)
-        if n.t % 16 + n.k % 16 + n.n % 16 > 0 then return end
+    fp8 = function(g, n, grain)
+        if n.t % grain + n.k % grain + n.n % grain > 0 then return end
         local sa, sb = g.fp8_scale { n.dy, to = "e5m2" }, g.fp8_scale { n.w }
         local a = g.fp8_rows { n.dy, sa, to = "e5m2" }
         local b = g.fp8_columns { n.w, sb }

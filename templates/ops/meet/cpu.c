@@ -1,6 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- meet: reads what every part has, writes what part `part` needs. A sum is a balanced tree over
-//@ -- the parts, in ${acc}, rounded once. The rest are copies of rows that are consecutive in both.
+//@ -- the parts, in ${acc}, rounded once; so is the largest, or NaN if a part has one. The rest are
+//@ -- copies of rows that are consecutive in both.
 //@ -- Gradients are added to those of earlier micro-batches: beta is 1.
 //@
 //@ -- A cut dim, the whole of it, and its sections: where they begin in the whole (base) and in a
@@ -40,10 +41,14 @@
 //@ end
 //@
 //@ -- The tree over parts first .. last of x[part][at]; a line has a few of them.
-//@ local most = string.match(ld(x, "at"), "[(]") and 2 or 4
+//@ local joins = from == "partial" or from == "largest"
+//@ local most = joins and string.match(ld(x, "at"), "[(]") and 2 or 4
 //@ local function tree(first, last, at, indent)
 //@     if first == last then return ld({ name = "x[" .. first .. "]", dtype = x.dtype, type = x.type }, at) end
 //@     local middle = (first + last) // 2
+//@     if from == "largest" then
+//@         return fn .. "_larger(" .. tree(first, middle, at) .. ", " .. tree(middle + 1, last, at) .. ")"
+//@     end
 //@     local function half(a, b)
 //@         return a == b and tree(a, b, at) or "(" .. tree(a, b, at, indent .. " ") .. ")"
 //@     end
@@ -80,9 +85,13 @@ ${indent}const int64_t at = ${at};
 ${indent}const int64_t k = ${k};
 //@ k = "k"
 //@ end
-//@ local head = "const " .. acc .. " sum = "
+//@ local head = "const " .. acc .. " " .. (from == "partial" and "sum" or "largest") .. " = "
 ${indent}${head}${tree(0, parts - 1, at, indent .. string.rep(" ", #head))};
+//@ if from == "largest" then
+${indent}${st(y, k, "largest")};
+//@ else
 ${indent}${st(y, k, "beta != 0 ? " .. ld(y, k) .. " + sum : sum")};
+//@ end
 //@ if outer > 1 then
         }
 //@ else
@@ -166,21 +175,35 @@ ${(string.gsub(indent .. line(), "\n", "\n" .. indent))}
 //@ end
     }
 //@ end
-//@ if from ~= "partial" then
-/* n elements: copied, or added if beta is 1. */
+//@ if from == "largest" then
+/* The larger of two, NaN if one is. */
+RT_ALWAYS ${acc} ${fn}_larger(${acc} a, ${acc} b)
+{
+    return a > b || a != a ? a : b;
+}
+
+//@ end
+//@ local fp8 = y.dtype == "e4m3" or y.dtype == "e5m2" -- no gradient
+//@ if not joins then
+/* n elements: copied${fp8 and "" or ", or added if beta is 1"}. */
 ${call("RT_ALWAYS void " .. fn .. "_row(", { y.type .. " *restrict y", "const " .. x.type .. " *restrict x", "int64_t n", "float beta" }, ")")}
 {
+//@ if fp8 then
+    (void)beta;
+    memcpy(y, x, (size_t)n * sizeof *y);
+//@ else
     if (beta == 0) {
         memcpy(y, x, (size_t)n * sizeof *y);
         return;
     }
     for (int64_t j = 0; j < n; j++)
         ${st(y, "j", ld(y, "j") .. " + " .. ld(x, "j"))};
+//@ end
 }
 
 //@ end
 //@ if from == "partial" then
-/* ${text(y)}: ${need and "part's piece of " or ""}the sum of x[${table.concat(x.shape, ", ")}] over ${parts} parts */
+/* ${text(y)}: ${need and "part's piece of " or ""}the ${from == "partial" and "sum" or "largest"} of x[${table.concat(x.shape, ", ")}] over ${parts} parts */
 //@ elseif not have then
 /* ${text(y)}: part's piece of ${text(x)} */
 //@ elseif not need then
@@ -191,7 +214,7 @@ ${call("RT_ALWAYS void " .. fn .. "_row(", { y.type .. " *restrict y", "const " 
 //@ end
 static void ${fn}(int part, const void *const *from, void *to, float beta)
 {
-//@ if from == "partial" then
+//@ if joins then
 //@ sums()
 //@ elseif not have then
 //@ pieces()
@@ -202,5 +225,8 @@ static void ${fn}(int part, const void *const *from, void *to, float beta)
 //@ end
 //@ if not need then
     (void)part;
+//@ end
+//@ if from == "largest" then
+    (void)beta;
 //@ end
 }

@@ -1,6 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- meet: a thread writes adjacent elements of what part `part` needs; those it reads are adjacent,
-//@ -- too. A sum is a balanced tree over the parts, in ${acc}, rounded once. The rest are copies.
+//@ -- too. A sum is a balanced tree over the parts, in ${acc}, rounded once; so is the largest, or NaN
+//@ -- if a part has one. The rest are copies.
 //@ -- Gradients are added to those of earlier micro-batches: beta is 1.
 //@ -- Where a part needs only some of what each other one has, and it is not consecutive there, a kernel
 //@ -- packs it for the part's rank, and another form of the first kernel reads such pieces.
@@ -93,8 +94,9 @@ struct ${fn}_from {
 };
 
 //@ end
-//@ if from == "partial" then
-/* The sum of `n` parts from `first` on. */
+//@ local joins = from == "partial" or from == "largest"
+//@ if joins then
+/* The ${from == "partial" and "sum" or "largest"} of `n` parts from `first` on. */
 template <int first, int n>
 RT_DEVICE void ${fn}_tree(${acc} *sum, const ${fn}_from &from, ${int} at)
 {
@@ -105,7 +107,11 @@ RT_DEVICE void ${fn}_tree(${acc} *sum, const ${fn}_from &from, ${int} at)
         ${fn}_tree<first, n / 2>(sum, from, at);
         ${fn}_tree<first + n / 2, n / 2>(other, from, at);
         for (int k = 0; k < ${g.width}; k++)
+//@ if from == "largest" then
+            sum[k] = sum[k] > other[k] || sum[k] != sum[k] ? sum[k] : other[k];
+//@ else
             sum[k] += other[k];
+//@ end
     }
 }
 
@@ -162,7 +168,7 @@ ${name}(const ${from == "whole" and x.type .. " *x" or fn .. "_from from"}, int 
 //@ for _, line in ipairs(lines) do
 ${line}
 //@ end
-//@ if from == "partial" then
+//@ if joins then
     ${acc} sum[${g.width}];
     ${fn}_tree<0, ${parts}>(sum, from, ${place});
     if (beta != 0) {
@@ -184,7 +190,7 @@ ${line}
 //@ else
     const ${x.type} *of_part = x + ${place};
 //@ end
-//@ if y.dtype == "i32" then
+//@ if y.dtype == "i32" or y.dtype == "e4m3" or y.dtype == "e5m2" then -- no gradient
     rt_copy<${g.width}>(y + at, of_part);
 //@ else
     if (beta != 0) {

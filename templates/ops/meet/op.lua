@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- meet: in what each part has of a value; out what each part needs of it. The pass `split` inserts it
 -- where an op's parts need something else than its inputs' parts are: a gather (cut to whole), a sum
--- (partial to cut or whole), a turn (cut to another cut); whole to cut takes a piece and moves nothing.
--- `from` and `to` are "whole", "partial" or "cut:2:64+32+32": along dim 2, which consists of
+-- (partial to cut or whole), the largest (likewise), a turn (cut to another cut); whole to cut takes a
+-- piece and moves nothing. `from` and `to` are "whole", "partial", "largest" or "cut:2:64+32+32": along dim 2, which consists of
 -- sections of these sizes; a part has its piece of each.
 local function sections_of(state)
     local dim, text = state:match("^cut:(%d+):([%d+]+)%-?%d*$") -- padding is cut with the rest
@@ -50,6 +50,21 @@ local function sum(list, k, first, last)
     return sum(list, k, first, middle) + sum(list, k, middle + 1, last)
 end
 
+-- Of all parts; NaN if one has it.
+local function largest(list, k)
+    local top = list[1][k]
+    for p = 2, #list do
+        local v = list[p][k]
+        if v > top or v ~= v then top = v end
+    end
+    return top
+end
+
+-- Is the value made of all parts' numbers?
+local function is_made(state)
+    return state == "partial" or state == "largest"
+end
+
 return op {
     role = "collective",
     arithmetic = 1,
@@ -76,12 +91,12 @@ return op {
             end
             if dim and sum ~= whole_shape(n, n.x)[dim] then
                 return ("%s is not all of the dim"):format(state)
-            elseif not dim and state ~= "whole" and state ~= "partial" then
-                return ("%s is not whole, partial or cut"):format(state)
+            elseif not dim and state ~= "whole" and not is_made(state) then
+                return ("%s is not whole, partial, largest or cut"):format(state)
             end
         end
         if n.dtype ~= "x" and n.from ~= "partial" then return "only a sum has another dtype" end
-        if n.from == n.to or n.to == "partial" then return "it would do nothing" end
+        if n.from == n.to or is_made(n.to) then return "it would do nothing" end
         if sections_of(n.from) and sections_of(n.from) == sections_of(n.to) then
             return "its pieces are of the same dim as before: they are pieces of the whole"
         end
@@ -91,8 +106,10 @@ return op {
     -- n.x and n.y: lists, of each part the numbers; n.shape: of x in a part.
     reference = function(n)
         local shape, whole = whole_shape(n, n.shape), {}
-        if n.from == "partial" then
-            for k in ipairs(n.x[1]) do whole[k] = sum(n.x, k, 1, n.parts) end
+        if is_made(n.from) then
+            for k in ipairs(n.x[1]) do
+                whole[k] = n.from == "partial" and sum(n.x, k, 1, n.parts) or largest(n.x, k)
+            end
         else
             for p = 1, n.from == "whole" and 1 or n.parts do
                 each_element(n.from, shape, p - 1, n.parts, function(at, k) whole[k] = n.x[p][at] end)
