@@ -150,7 +150,7 @@ fp8() {
 small=(--set model.layers=2 --set seq=9 --set micro_batch=1 --set global_batch=8)
 wide=(--set model.layers=2 --set model.dim=256 --set model.kv_heads=2 --set model.ffn=344
       --set seq=200 --set micro_batch=2 --set global_batch=8)
-read -ra names <<<"${NAMES:-llama_f32 gpt2_f32 muon_f32 parts_f32 tokens_bf16 both_bf16 llama_bf16_64 llama_bf16_128 llama_fp8}"
+read -ra names <<<"${NAMES:-llama_f32 gpt2_f32 muon_f32 parts_f32 tokens_bf16 both_bf16 llama_bf16_64 llama_bf16_128 llama_fp8 both_fp8}"
 jits="gpt2_f32 llama_bf16_128" # NVRTC compiles what nvcc does; it need not for all of them
 
 flags_of() { # sets flags
@@ -160,6 +160,9 @@ flags_of() { # sets flags
     both_bf16) flags=("${wide[@]}" --set 'dtypes.param="bf16"' --set model.heads=4
                       --set model.head_dim=64 --set micro_batch=1 --set global_batch=4
                       --set parts.tensor=2 --set parts.context=2) ;;
+    both_fp8) flags=("${wide[@]}" --set 'dtypes={param="bf16",linear="fp8"}' --set model.ffn=320
+                     --set model.heads=4 --set model.head_dim=64 --set seq=192 --set micro_batch=1
+                     --set global_batch=4 --set parts.tensor=2 --set parts.context=2) ;;
     *_bf16_64) flags=("${wide[@]}" --set 'dtypes.param="bf16"' --set model.heads=4
                       --set model.head_dim=64) ;;
     *_bf16_128) flags=("${wide[@]}" --set 'dtypes.param="bf16"' --set model.heads=4
@@ -173,7 +176,7 @@ flags_of() { # sets flags
     *) flags=("${small[@]}") ;;
     esac
     [ "$SMALL" = 1 ] && [[ $1 = *bf16* || $1 = *fp8 ]] &&
-        flags+=(--set seq=48 --set micro_batch=1 --set global_batch=4)
+        flags+=(--set seq=$([ "$1" = both_fp8 ] && echo 64 || echo 48) --set micro_batch=1 --set global_batch=4)
 }
 
 meshes="1:mesh.shard=1 2:mesh.shard=2 4:mesh.shard=4 4r:mesh.replicate=2,mesh.shard=2"
@@ -510,7 +513,7 @@ known_parts
 find_toolkit
 case ${arch:-} in
 sm_[5-7]* | sm_80 | sm_86 | sm_87) # their tensor cores have no fp8
-    read -ra names <<<"$(printf '%s ' "${names[@]}" | sed 's/llama_fp8//')"
+    read -ra names <<<"$(printf '%s ' "${names[@]}" | sed 's/llama_fp8//; s/both_fp8//')"
     ;;
 esac
 [ -z "$no_gpu" ] || cannot_run "$no_gpu"
