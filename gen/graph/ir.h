@@ -45,6 +45,7 @@ typedef struct Value {
     int def_out;
     PartState part[N_PARTS_AXES]; /* split.c: what each part has of it, along each axis; the dims
                               * above are of a part then */
+    bool of_weights;         /* split_choose.c: a parameter, or made of parameters alone */
     int index;               /* which param, input, output gradient or data; for a parameter's
                               * gradient: its position in the order of writes to that buffer */
     /* span.c */

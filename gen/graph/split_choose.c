@@ -335,16 +335,6 @@ static bool needed(const Chooser *x, const Value *v, Phase phase, const PartStat
     return false;
 }
 
-/* Is it a weight, or made of weights alone? */
-static bool of_weights(const Value *v)
-{
-    bool weights = v->kind == VAL_NODE && v->def->n_in > 0;
-
-    for (int i = 0; weights && i < v->def->n_in; i++)
-        weights = of_weights(v->def->in[i]);
-    return weights || v->kind == VAL_PARAM;
-}
-
 static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
                       const PartState *part)
 {
@@ -356,7 +346,7 @@ static Price price_of(const Chooser *x, const Node *n, const Cut *cut,
         double bytes = needed(x, v, n->phase, &part[i]) ? 0 : moved(x, v, has, &part[i]);
 
         price.changes += !part_equal(has, &part[i]);
-        if (of_weights(v)) {
+        if (v->of_weights) {
             price.param_bytes += bytes;
             price.cuts_weights = price.cuts_weights || part[i].kind == PART_CUT;
         } else
@@ -536,11 +526,22 @@ static Choice choose(const Chooser *x, const Node *n)
     return best;
 }
 
+/* Does it read weights, or what is made of them, and nothing else? */
+static bool reads_weights(const Node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (!n->in[i]->of_weights)
+            return false;
+    return n->n_in > 0;
+}
+
 Choice *split_choose(Gen *g, Class *c, PartsAxis axis)
 {
     Chooser x = {.g = g, .c = c, .axis = axis, .parts = g->model.parts[axis]};
     int built = 0; /* nodes before this one are not replaced again */
 
+    for (int i = 0; i < c->values.count; i++)
+        c->values.items[i]->of_weights = c->values.items[i]->kind == VAL_PARAM;
     for (int i = 0; i < c->nodes.count; i++) {
         const Node *n;
         Choice choice;
@@ -553,8 +554,10 @@ Choice *split_choose(Gen *g, Class *c, PartsAxis axis)
         *gen_push(g, &x.choices) = choice;
         for (int k = 0; k < n->n_in; k++)
             *gen_push(g, &x.needed) = (Needed){n->in[k], n->phase, choice.part[k]};
-        for (int k = 0; k < n->n_out; k++)
+        for (int k = 0; k < n->n_out; k++) {
             n->out[k]->part[axis] = choice.part[n->n_in + k];
+            n->out[k]->of_weights = reads_weights(n);
+        }
     }
     return x.choices.items;
 }
