@@ -185,16 +185,19 @@ run_all_end
 
 # The suites that run arithmetic, once more with every other instruction set, each with the next
 # seed: rows "SUITE ISA". The others run none: they compare texts and files of the generator, or
-# start with what compilers and libraries of others say (cuda, gpu, hf).
+# start with what compilers and libraries of others say (cuda, gpu, hf). Where only the library of
+# products is another, those whose trainers multiply by it: the rest take the built-in one.
 elsewhere() {
-    local isa suite builds
+    local isa suite builds list
     for isa in $(isa_names | sed 1d) native; do
         unset ONEDNN_MAX_CPU_ISA OPENBLAS_CORETYPE
         isa_use "$isa"
         [ "$isa" != native ] || break
         export SEED=$((SEED + 1))
         builds=1
-        for suite in ctest e2e matrix pytorch runtime threads checkpoint cudasim fuzz; do
+        list="ctest e2e matrix pytorch"
+        [ "$ISA_ARCH" = native ] || list+=" runtime threads checkpoint cudasim fuzz"
+        for suite in $list; do
             [ ${#suites[@]} -eq 0 ] || [[ " ${suites[*]} " = *" $suite "* ]] || continue
             ! is_counted "$suite $isa" || continue
             [ $builds = 0 ] || build test
