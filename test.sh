@@ -14,7 +14,7 @@
 #
 # SEED=N chooses the random sample (default: from the commit), and with it the instruction set of
 # compiler and libraries; ISA=NAME one of tests/isa.sh. --full takes native, then the CI tier's
-# counts with every other. Two suites run at a time; LANES=1: one. Logs: build/test-logs/; lines
+# counts with every other. Three suites run at a time (many tests wait); LANES=1: one. Logs: build/test-logs/; lines
 # `time PART` there say where the time goes.
 set -u -o pipefail
 cd "$(dirname "$0")" || exit 70
@@ -88,7 +88,7 @@ count() {
 # shown when it ends. They share what tests/cc_cached compiles. What an earlier --full
 # has counted is left out.
 declare -A running=() # process id: name
-lanes=${LANES:-$(($(nproc) < 2 ? 1 : 2))}
+lanes=${LANES:-$(($(nproc) < 2 ? 1 : 3))}
 export CC_CACHE=$PWD/build/test-objects TIMES=1
 rm -rf "$CC_CACHE"
 run() {

@@ -564,7 +564,7 @@ part biases turn 0 2 biases
 part bf16 turn 0 2 bf16
 part f16 turn 1 2 f16
 part fp8 turn 1 2 fp8
-part fp8_parts turn 0 4 fp8_parts
+part fp8_parts turn 1 4 fp8_parts
 part gpu_script gpu_script
 part kept_rows kept_rows
 part recorded_rows recorded_rows

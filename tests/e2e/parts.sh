@@ -74,6 +74,6 @@ parts_suite() {
         --set model.kv_heads=$((SEED % 4 < 2 ? 2 : 4)) --set model.head_dim=6 --set model.ffn=52 --set model.qkv_bias=true \
         --set model.window=5 --set documents.end_id=10
     # scales of weights, values and gradients are the largest of all parts'
-    LINEAR=fp8 turn 1 4 parts_gradients fp8 both "$ROOT/tests/models/tiny_llama.lua" --set seq=64 --set model.heads=4 \
+    LINEAR=fp8 turn 0 4 parts_gradients fp8 both "$ROOT/tests/models/tiny_llama.lua" --set seq=64 --set model.heads=4 \
         --set model.dim=64 --set model.head_dim=16 --set model.ffn=128
 }

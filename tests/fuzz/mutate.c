@@ -359,7 +359,8 @@ static int often(Random *r, uint32_t of)
 static void legal_model(Random *r, Str *s, const char *arch)
 {
     int llama = !strcmp(arch, "llama");
-    long heads = number(r, 6), dim = heads * 2 * number(r, 12);
+    long heads = number(r, 6), each = 2 * number(r, 12);
+    long dim = heads > 1L << 20 ? heads : heads * each;
 
     str_printf(
         s, "    model = arch { layers = %ld, dim = %ld, heads = %ld, vocab = %ld,\n",

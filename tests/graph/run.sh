@@ -25,7 +25,7 @@ part documents . "$here/documents.sh"
 part gradients . "$here/gradients.sh"
 part parts . "$here/parts.sh"
 part fp8 . "$here/fp8.sh"
-part fusion . "$here/fusion.sh"
+part fusion turn 1 2 . "$here/fusion.sh"
 part config . "$here/config.sh"
 part shipped . "$here/shipped.sh"
 finish

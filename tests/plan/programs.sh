@@ -20,11 +20,11 @@ count_program() {
 
 # models, choices of each architecture and of each in parts, cases of `auto`. Under sanitizers a
 # memory error in the passes shows in any model: a third of the sample.
-counts=(15 1 1 8)
+counts=(10 1 1 5)
 if [ "$FULL" = 1 ]; then
     counts=(600 24 24 20 3)
 elif grep -qs '^FSDPGEN_SANITIZE:.*=.' "$BUILD/CMakeCache.txt"; then
-    counts=(5 1 1 3)
+    counts=(3 1 1 2)
 fi
 count_program test_plan "$BUILD/tests/plan/test_plan" "${counts[0]}" "$SEED"
 count_program test_models "$BUILD/tests/plan/test_models" "$here" "${counts[1]}" "$SEED"
