@@ -89,7 +89,7 @@ done
 # matrix_model NAME VARIANT: all models where parts are named or with FULL=1, else a third of them.
 # The variant chooses the rows: the same ones whichever models run.
 matrix_model() {
-    local name model gemm sets file only row variant=$2 each=3 data=$data
+    local name model gemm sets file only row variant=$2 each=2 data=$data
     [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || [ $(((SEED + variant) % 3)) = 0 ] || return 0
     [ "$FULL" = 1 ] && each=0
     IFS='|' read -r name model gemm sets file only < <(models | grep "^$1|")
