@@ -182,7 +182,7 @@ compiled_at_start() {
         spoilt "a text" "it does not begin as a file of this cache does" 'cp "$data" "$it"'
     fi
     swapped
-    turn 1 2 more_of_the_cache
+    turn 2 4 more_of_the_cache
     unset CUDASIM_UNCHECKED XDG_CACHE_HOME
 }
 

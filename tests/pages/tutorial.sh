@@ -64,4 +64,4 @@ readme() {
     run_page README.md '*'
     check "README's first model saved" test -d "$tutorial/ck/step-00000060"
 }
-turn 0 2 readme
+turn 0 4 readme
