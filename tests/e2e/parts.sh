@@ -44,7 +44,38 @@ parts_rounded_once() {
         "$(declare -f gradients_equal); ! gradients_equal '$dir.whole.gradients' '$dir.param.gradients' 1e-3 2>&1"
 }
 
+# The kernel that joins the scales of four parts: the largest wherever it stands, and NaN wherever one stands.
+parts_largest() {
+    local dir=$WORK/largest
+    generate "$dir" "$ROOT/tests/models/tiny_llama.lua" --set dtypes.linear=fp8 --set parts.tensor=4 --set seq=32 \
+        --set model.dim=64 --set model.heads=4 --set model.head_dim=16 --set model.ffn=64 || { bad "parts: scales" "$dir.log"; return; }
+    {
+        printf '%s\n' '#include <math.h>' '#include <stdint.h>' '#define RT_ALWAYS static inline'
+        sed -n '/^RT_ALWAYS float .*_larger(/,/^}/p; /the largest of x.* over 4 parts/,/^}/p' "$dir/kernels.c"
+        cat <<'C'
+int main(void)
+{
+    const float of[] = { 0x1p-126f, 0.5f, 4, NAN };
+    for (int i = 0; i < 256; i++) {
+        float x[4], y = 0, top = 0, nan = 0;
+        for (int p = 0; p < 4; p++) {
+            x[p] = of[i >> 2 * p & 3];
+            top = x[p] > top ? x[p] : top;
+            nan += x[p] != x[p];
+        }
+        joined(0, (const void *const[]){ x, x + 1, x + 2, x + 3 }, &y, 0);
+        if (nan > 0 ? y == y : y != top)
+            return 1;
+    }
+    return 0;
+}
+C
+    } | sed 's/^void meet_[a-z0-9_]*(/void joined(/' >"$dir.c"
+    check "parts: scales of parts join in the largest, or NaN" bash -c "cc -O2 -Wall -fopenmp '$dir.c' -o '$dir.run' && '$dir.run'"
+}
+
 parts_suite() {
+    parts_largest
     local outside=$ROOT/tests/e2e/outside
     # a table of positions, whose gradient is gathered; the last part has fewer tokens of the vocabulary
     parts_gradients gpt2 tensor "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48

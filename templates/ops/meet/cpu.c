@@ -202,7 +202,7 @@ ${call("RT_ALWAYS void " .. fn .. "_row(", { y.type .. " *restrict y", "const " 
 }
 
 //@ end
-//@ if from == "partial" then
+//@ if joins then
 /* ${text(y)}: ${need and "part's piece of " or ""}the ${from == "partial" and "sum" or "largest"} of x[${table.concat(x.shape, ", ")}] over ${parts} parts */
 //@ elseif not have then
 /* ${text(y)}: part's piece of ${text(x)} */
