@@ -68,23 +68,31 @@ const Embedded *emit_embedded(const char *path)
 
 /* ---- rendering ------------------------------------------------------------------- */
 
-/* load(text, chunk, "t", env) for template.lua: the sandbox has none. */
+/* load(text, name) of template.lua: a chunk, or nil and a message. */
 static int load_chunk(lua_State *L)
 {
     size_t n;
     const char *text = luaL_checklstring(L, 1, &n);
-    const char *chunk = luaL_checkstring(L, 2);
 
-    luaL_checktype(L, 4, LUA_TTABLE);
-    if (sandbox_load(L, text, n, chunk) != LUA_OK) {
-        lua_pushnil(L);
-        lua_insert(L, -2);
-        return 2;
-    }
-    lua_pushvalue(L, 4);
-    if (!lua_setupvalue(L, -2, 1))
-        lua_pop(L, 1);
-    return 1;
+    if (sandbox_load(L, text, n, luaL_checkstring(L, 2)) == LUA_OK)
+        return 1;
+    lua_pushnil(L);
+    lua_insert(L, -2);
+    return 2;
+}
+
+/* enter(chunk, env): its globals are env's from here on. Functions that it made before
+ * keep theirs, since the upvalue is another: that of a chunk of no text. */
+static int enter_chunk(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    if (luaL_loadstring(L, "") != LUA_OK)
+        return lua_error(L);
+    lua_pushvalue(L, 2);
+    lua_setupvalue(L, -2, 1);
+    lua_upvaluejoin(L, 1, 1, -1, 1);
+    return 0;
 }
 
 static void run_lua_file(Emit *e, const char *path)
@@ -101,6 +109,8 @@ void emit_open_engine(Emit *e)
     run_lua_file(e, "gen/lua/template.lua");
     lua_pushcfunction(e->L, load_chunk);
     lua_setfield(e->L, -2, "load");
+    lua_pushcfunction(e->L, enter_chunk);
+    lua_setfield(e->L, -2, "enter");
     run_lua_file(e, "gen/lua/template_span.lua");
     lua_setfield(e->L, -2, "span");
     run_lua_file(e, "gen/lua/template_cuda.lua");

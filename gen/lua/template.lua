@@ -41,8 +41,9 @@
 
 local template = {}
 
--- C replaces this by its own `load`: the sandbox has none.
-template.load = load
+-- C sets these: load(text, name) compiles a chunk, or returns nil and a message; enter(chunk, env)
+-- gives one its globals. The sandbox has no `load`.
+template.load, template.enter = nil, nil
 -- C sets these to the results of template_span.lua, template_cuda.lua and template_capped.lua.
 template.span, template.cuda, template.capped = nil, nil, nil
 
@@ -525,18 +526,24 @@ function template.translate(text, file)
   return "local _put,_prepare,_str,_host=_put,_prepare,_str,_host " .. concat(out, "\n")
 end
 
--- Translated templates by file name and text, because a kernel's template is rendered for many
--- shapes.
-local translated = {}
+-- Compiled templates by their text, because a kernel's template is rendered for many shapes.
+local compiled = {}
+
+local function compile(text, file)
+  local source = compiled[text]
+  if not source or source.file ~= file then
+    local chunk, message = template.load(template.translate(text, file), "@" .. file)
+    if not chunk then error(message, 0) end
+    source = { file = file, chunk = chunk }
+    compiled[text] = source
+  end
+  return source.chunk
+end
 
 -- Renders. Returns the text and the array of prepared statements, whose field `host` is the text
 -- after `//@ host`, if any. Errors are strings that begin with "file:line: ".
 function template.render(text, file, env)
-  local source = translated[text]
-  if not source or source.file ~= file then
-    source = { file = file, lua = template.translate(text, file) }
-    translated[text] = source
-  end
+  local chunk = compile(text, file)
   local out, n, prepared, host_from = {}, 0, {}, nil
   local all = {}
   for k, v in pairs(base) do all[k] = v end
@@ -555,8 +562,7 @@ function template.render(text, file, env)
     end
   end
   all.put = function(s) n = n + 1 out[n] = str(s, "put") end
-  local chunk, message = template.load(source.lua, "@" .. file, "t", all)
-  if not chunk then error(message, 0) end
+  template.enter(chunk, all)
   chunk()
   if host_from then
     prepared.host = template.clean(concat(out, "", host_from + 1))

@@ -9,15 +9,26 @@
 
 static const char map_file[] = "gen/lua/op_map.lua";
 
+/* The value that an embedded file returns; none of ours keeps anything between calls, so
+ * each is read once for a Lua state. */
 int ops_load_function(Gen *g, const char *path)
 {
-    const Embedded *e = embed_find(path);
+    lua_State *L = g->L;
 
-    gen_require(e, "%s is not embedded", path);
-    if (sandbox_run(g->L, (const char *)e->data, e->bytes, gen_printf(g, "@%s", path),
-                    LUA_NOREF, 1))
-        sandbox_fault(g->L, path);
-    return luaL_ref(g->L, LUA_REGISTRYINDEX);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, "fsdpgen.read");
+    if (lua_getfield(L, -1, path) == LUA_TNIL) {
+        const Embedded *e = embed_find(path);
+
+        lua_pop(L, 1);
+        gen_require(e, "%s is not embedded", path);
+        if (sandbox_run(L, (const char *)e->data, e->bytes, gen_printf(g, "@%s", path),
+                        LUA_NOREF, 1))
+            sandbox_fault(L, path);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, -3, path);
+    }
+    lua_remove(L, -2);
+    return luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
 static void push_tool(Gen *g, const char *name, const char *path)
