@@ -328,7 +328,7 @@ some_signals() {
     if [ "$FULL" = 1 ]; then random_signals 50 1 2 4; else random_signals 4 1 2 4; fi
 }
 part no_handlers:first_checkpoint no_handlers
-part signals_in_products signals_in_products
+part signals_in_products turn 0 2 signals_in_products
 part some_signals:first_checkpoint some_signals
 part joined_signals:first_checkpoint joined_signals
 part insisted:first_checkpoint insisted

@@ -423,9 +423,9 @@ part first_checkpoint first_checkpoint
 part every_call:first_checkpoint every_call
 part disk_full:first_checkpoint disk_full
 part crashes:first_checkpoint crashes
-part mutants:first_checkpoint mutants
+part mutants:first_checkpoint turn 1 2 mutants
 part versions:first_checkpoint versions
-part pieces:first_checkpoint pieces
+part pieces:first_checkpoint turn 1 2 pieces
 part tells:first_checkpoint tells
 part damages:first_checkpoint damages
 part kills:first_checkpoint kills

@@ -72,4 +72,4 @@ parts_of_ranks() {
     check 'parts: and say the same of text, and to a prompt' \
         test "$(sort "$WORK/parts.said" | uniq -c | awk '$1 == 3' | wc -l)" = 2
 }
-part parts parts_of_ranks
+part parts turn 1 2 parts_of_ranks

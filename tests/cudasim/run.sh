@@ -550,16 +550,16 @@ part unmet:llama turn 0 2 unmet
 part tuning:llama turn 1 2 tuning
 part calibration:llama turn 0 2 calibration
 part compiled_at_start:llama turn 0 2 compiled_at_start
-part graphs turn 0 2 graphs
+part graphs turn 1 2 graphs
 part machines machines
 part matrices turn 1 4 matrices
-part shared_parts turn 0 4 shared_parts
+part shared_parts turn 3 4 shared_parts
 part packed_sums turn 2 4 packed_sums
 part held_starts turn 1 2 held_starts
 part cudnn_attention turn 2 4 cudnn_attention
 part gpt2 turn 0 2 gpt2
 part structure turn 0 2 structure
-part formulas turn 0 2 formulas
+part formulas turn 1 2 formulas
 part biases turn 0 2 biases
 part bf16 turn 0 2 bf16
 part f16 turn 1 2 f16

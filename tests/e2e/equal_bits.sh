@@ -134,12 +134,12 @@ recompute $recompute, $threads threads"
 }
 
 # equal_bits EACH MODELS CHOICES: so many choices of each model, all of them if EACH is 0; without FULL
-# of a third of the models, as SEED chooses.
+# of a fifth of the models, as SEED chooses.
 equal_bits() {
     local each=$1 name model sets steps reference set line count i flags number=0 data=$data text=$data choices
     while IFS='|' read -r name model sets steps; do
         number=$((number + 1))
-        [ "$FULL" = 1 ] || [ $(((number + SEED / 2) % 3)) = 0 ] || continue
+        [ "$FULL" = 1 ] || [ $(((number + SEED / 2) % 5)) = 0 ] || continue
         mapfile -t choices < <("$3" "$sets")
         count=${#choices[@]}
         data=$text

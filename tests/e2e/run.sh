@@ -59,7 +59,7 @@ part outside_platform turn 1 2 outside_platform
 part outside_allocations outside_allocations
 part divided divided
 part resident resident
-part library turn 0 2 library
+part library turn 1 2 library
 part two_hops turn 1 2 two_hops
 part precision turn 1 2 precision
 part precision_split turn 0 3 precision_split
@@ -68,7 +68,7 @@ part loss_text loss_text
 part loss_masks:loss_text loss_masks
 part loss_hashes:loss_masks loss_hashes
 part frozen turn 2 3 frozen
-part loss_packed:loss_text turn 0 2 loss_packed
+part loss_packed:loss_text turn 1 2 loss_packed
 part evaluate turn 1 3 evaluate
 part fine_tuning turn 0 2 fine_tuning
 part new_rows turn 1 2 new_rows

@@ -31,6 +31,6 @@ part hostile . "$here/hostile.sh"
 part platform . "$here/platform.sh"
 part scratch . "$here/scratch.sh"
 part mixtures turn 1 2 . "$here/mixtures.sh"
-part names:builds turn 0 2 . "$here/names.sh"
+part names:builds turn 2 4 . "$here/names.sh"
 part cuda:builds turn 1 2 . "$here/cuda.sh"
 finish

@@ -125,8 +125,8 @@ train() {
 part descriptions tool_of descriptions $descriptions
 part dies dies
 part tokenizers tool_of tokenizers "$([ "$FULL" = 1 ] && echo 1000000 || echo 600)"
-part configs tool_of configs "$([ "$FULL" = 1 ] && echo 1000000 || echo 5000)"
-part diffs tool_of diffs "$([ "$FULL" = 1 ] && echo 100000 || echo 2000)"
+part configs tool_of configs "$([ "$FULL" = 1 ] && echo 1000000 || echo $((5000 / (sanitized + 1))))"
+part diffs tool_of diffs "$([ "$FULL" = 1 ] && echo 100000 || echo $((2000 / (2 * sanitized + 1))))"
 part runs tool_of runs "$([ "$FULL" = 1 ] && echo 1000000 || echo 3000)"
 for name in headers indexed tensors machines carried; do part $name reader $name; done
 part trainers train

@@ -38,7 +38,7 @@ fault() (
     fi
 )
 
-# Can all be planted, also those that are not run? Picks three for a run of no names, evenly spread
+# Can all be planted, also those that are not run? Picks two for a run of no names, evenly spread
 # from a random one on.
 plant_all() { # NAME...
     local name names=("$@") count=$# i dir=$WORK/plant
@@ -50,8 +50,8 @@ plant_all() { # NAME...
     done
     [ "$FULL" = 0 ] || return 0
     random "$count"
-    for ((i = 0; i < 3; i++)); do
-        picked+=("${names[$(((random_value + i * count / 3) % count))]}")
+    for ((i = 0; i < 2; i++)); do
+        picked+=("${names[$(((random_value + i * count / 2) % count))]}")
     done
 }
 picked=()

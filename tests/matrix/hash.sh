@@ -58,10 +58,10 @@ hash_one() { # FIELD SIDE BITS MODEL BASE SETS
     place=$((place + 1))
 }
 
-# fields: before the first of them. Which bits are compared: of one field in 12, of all with FULL=1
+# fields: before the first of them. Which bits are compared: of one field in 16, of all with FULL=1
 # or where parts are named.
 fields() {
-    every=12
+    every=16
     if [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ]; then every=1; fi
     random "$every"
     chosen=$random_value

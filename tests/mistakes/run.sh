@@ -124,5 +124,5 @@ trainers() {
 
 part descriptions suite descriptions 60
 part commands suite commands 20
-part trainer trainers
+part trainer turn 1 2 trainers
 finish

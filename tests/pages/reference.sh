@@ -29,7 +29,7 @@ generated() { # PAGE NAME [WHAT]: the part between two comments is what fsdpgen 
 generated docs/reference.md "fsdpgen docs"
 generated docs/reference.md "fsdpgen docs options" options
 generated docs/op_list.md "fsdpgen docs ops" ops
-generated docs/sizing.md "fsdpgen size" size
+turn 2 4 generated docs/sizing.md "fsdpgen size" size
 generated docs/trainer.md "fsdpgen docs trainer-options" trainer-options
 generated docs/migrate.md "fsdpgen docs accelerate" accelerate
 

@@ -78,6 +78,6 @@ part quotes:extract quotes
 part commands:extract . "$here/commands.sh"
 part reference . "$here/reference.sh"
 part figures . "$here/drawn.sh"
-part tutorial:extract turn 0 2 . "$here/tutorial.sh"
+part tutorial:extract turn 1 2 . "$here/tutorial.sh"
 part html . "$here/html.sh"
 finish

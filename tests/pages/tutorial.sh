@@ -64,4 +64,4 @@ readme() {
     run_page README.md '*'
     check "README's first model saved" test -d "$tutorial/ck/step-00000060"
 }
-turn 0 4 readme
+turn 3 4 readme

@@ -20,15 +20,15 @@ count_program() {
 
 # models, choices of each architecture and of each in parts, cases of `auto`. Under sanitizers a
 # memory error in the passes shows in any model: a third of the sample.
-counts=(10 1 1 5)
+counts=(5 1 1 3)
 if [ "$FULL" = 1 ]; then
     counts=(600 24 24 20 3)
 elif grep -qs '^FSDPGEN_SANITIZE:.*=.' "$BUILD/CMakeCache.txt"; then
     counts=(3 1 1 2)
 fi
 count_program test_plan "$BUILD/tests/plan/test_plan" "${counts[0]}" "$SEED"
-count_program test_models "$BUILD/tests/plan/test_models" "$here" "${counts[1]}" "$SEED"
-count_program test_parts "$BUILD/tests/plan/test_parts" "$here" "${counts[2]}" "$SEED"
+turn 0 2 count_program test_models "$BUILD/tests/plan/test_models" "$here" "${counts[1]}" "$SEED"
+turn 1 2 count_program test_parts "$BUILD/tests/plan/test_parts" "$here" "${counts[2]}" "$SEED"
 # `auto` against every choice, of small models
 count_program test_auto "$BUILD/tests/plan/test_auto" "$here" "${counts[3]}" "$SEED" ${counts[4]:-}
 count_program test_split "$BUILD/tests/plan/test_split" "$here"

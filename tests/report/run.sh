@@ -201,7 +201,7 @@ part logs logs
 part pages:logs pages
 part wrong:logs wrong
 part files:logs files
-part large:logs large
+part large:logs turn 0 2 large
 part wandb:logs wandb
 part drawings drawings
 [ "$FULL" != 1 ] || part browser:pages,drawings browser

@@ -110,9 +110,9 @@ more() {
     races wide tiny_llama 2 4 --set model.dim=192 --set model.ffn=333 --set seq=70
 }
 part probes probes
-part llama:probes races llama tiny_llama 2 3 --set model.qk_norm=true --set model.qkv_bias=true
+part llama:probes turn 0 2 races llama tiny_llama 2 3 --set model.qk_norm=true --set model.qkv_bias=true
 part gpt2:probes races gpt2 tiny_gpt2 2 3
 part comm_thread:probes races comm_thread tiny_llama 4 2 --set target.comm_thread=true
-part planted:llama planted
+part planted:llama turn 0 2 planted
 part more:probes more
 finish
