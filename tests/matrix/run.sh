@@ -70,6 +70,8 @@ llama_both|tiny_llama|builtin|parts.tensor=8 parts.context=2 $shorter model.head
 |text|$parts;along=$tensor,1x2,2x2,4x2
 gpt2_both|tiny_gpt2|$ISA_GEMM|parts.tensor=2 parts.context=8 $shorter model.heads=16 model.dim=48 seq=16 \
  loss.mask=true ${turned[1]}|uneven|$parts;along=$context,2x1,2x2,2x4
+both_fp8|tiny_llama|builtin|parts.tensor=2 parts.context=2 $shorter seq=32 model.dim=64 model.heads=4 \
+ model.head_dim=16 model.ffn=64 dtypes.param="bf16" dtypes.linear="fp8"|text|$parts;along=1x1,2x1,1x2,2x2
 TABLE
 }
 wraps="wrap=block,inside,name,root"
