@@ -5,7 +5,7 @@
 # A killed call's rows: RUNS times a process that keeps rows is killed at a random moment; what is
 # there then has whole rows, none that was there is gone, and each has its file in the archive.
 kept_rows() {
-    local runs=12 i before=0 now=0 wrong=0 pid
+    local runs=12 i ends before=0 now=0 wrong=0 pid
     export OUT=$WORK/lease_rows gpu='a GPU' STEPS=1
     cat >"$WORK/lease_rows.sh" <<'END'
 WORK=$(mktemp -d "$0.XXXXXX")
@@ -29,6 +29,10 @@ END
             pkill -KILL -s "$pid"
         fi
         wait $pid 2>/dev/null
+        for ((ends = 0; ends < 200; ends++)); do # its children die a little later
+            pgrep -s "$pid" -r R,S,D >/dev/null || break
+            sleep 0.01
+        done
         [ -e "$OUT/bench.rows" ] || continue # killed before the first
         now=$(grep -c ' shape ' "$OUT/bench.rows")
         [ $now -ge $before ] &&
