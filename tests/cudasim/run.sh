@@ -542,7 +542,7 @@ fp8() {
     REFERENCE=llama
 }
 part llama llama
-part rows:llama rows llama tiny_llama 1
+part rows:llama turn 1 2 rows llama tiny_llama 1
 part library_sums:llama turn 0 2 library_sums
 part faults:llama turn 3 4 faults
 part unordered:llama turn 1 2 unordered

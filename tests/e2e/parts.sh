@@ -78,18 +78,18 @@ parts_suite() {
     parts_largest
     local outside=$ROOT/tests/e2e/outside
     # a table of positions, whose gradient is gathered; the last part has fewer tokens of the vocabulary
-    parts_gradients gpt2 tensor "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
+    turn 2 4 parts_gradients gpt2 tensor "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
     # norms of all heads together; of the gradient of q, k and v a part takes its piece
-    parts_gradients llama tensor "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 --set model.ffn=52 \
+    turn 0 4 parts_gradients llama tensor "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 --set model.ffn=52 \
         --set model.qk_norm_all=true --set model.qkv_bias=true
     # values turn from tokens to columns
-    parts_gradients turned tensor "$outside/turned.lua" --set model.vocab=256
+    turn 0 4 parts_gradients turned tensor "$outside/turned.lua" --set model.vocab=256
     turn 0 4 parts_rounded_once gpt2 tensor=2,context=2 "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 \
         --set model.dim=48
     turn 2 4 parts_rounded_once llama tensor=4 "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 \
         --set model.kv_heads=4 --set model.ffn=52
     # nothing is marked
-    parts_gradients unmarked tensor "$outside/relu_net.lua" --set model.vocab=256 --ops "$outside/ops"
+    turn 2 4 parts_gradients unmarked tensor "$outside/relu_net.lua" --set model.vocab=256 --ops "$outside/ops"
     # sequences: heads turn, weights are gathered; positions and documents are those of the whole sequence;
     # chunks of the loss do not divide a part's four tokens
     turn 0 4 parts_gradients gpt2 context "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48 \

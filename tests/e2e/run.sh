@@ -33,7 +33,7 @@ equal_bits_suite() {
         equal_bits_products "1 2 3 4 5 6 7 8"
         equal_bits 25 equal_bits_models equal_bits_choices # of each model; tests/matrix has every pair of choices
     else
-        equal_bits_products
+        turn 1 2 equal_bits_products
         equal_bits 2 equal_bits_models equal_bits_choices
     fi
 }

@@ -75,7 +75,7 @@ one() { # NAME DESCRIPTION SETS DTYPE RANKS DATA
 case_of() { # NUMBER NAME DESCRIPTION SETS DTYPES RANKS DATA: f32 first; of others a few
     local number=$1 first=1 dtype
     shift
-    [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || [ $(((number + SEED) % 4)) = 0 ] || return 0
+    [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || [ $(((number + SEED) % 6)) = 0 ] || return 0
     for dtype in $(printf '%s' "$4" | tr -d '",' | awk '{
             for (i = NF; i > 0; i--) if ($i == "f32") print $i
             for (i = 1; i <= NF; i++) if ($i != "f32") print $i }'); do

@@ -503,7 +503,7 @@ toy_all_kills() {
 }
 toy_parts() {
     part toy toy
-    part toy_bits:toy toy_bits
+    part toy_bits:toy turn 1 2 toy_bits
     part toy_skips:toy toy_skips
     part toy_faults:toy toy_all_faults
     part toy_kills:toy toy_all_kills
@@ -513,5 +513,5 @@ toy_parts() {
     done
     part toy_allocations:toy check "a step allocates nothing" toy_allocations
     part toy_memory:toy toy_memory
-    part toy_threads:toy toy_threads
+    part toy_threads:toy turn 0 2 toy_threads
 }

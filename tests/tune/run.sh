@@ -431,5 +431,5 @@ part failures:measured failures
 part wisdom:measured wisdom
 part stopped:measured stopped
 part live:measured live
-part earnest turn 0 3 earnest
+part earnest turn 1 4 earnest
 finish
