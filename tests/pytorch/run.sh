@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Trainers against PyTorch's figures (figures.json; figures.py says how they were made):
 # losses of ten steps, gradient norms and projections of the first, in f32, f64, bf16 and f16.
-# PyTorch is not needed to run this. FULL=1 runs every case in every dtype; else a quarter
+# PyTorch is not needed to run this. FULL=1 runs every case in every dtype; else a sixth
 # of the cases, as SEED chooses, in one of f32 and f64, and a seeded choice of them in its others. A case that the
 # generator says it cannot do yet is skipped, and told. The part drawn has random cases on random
 # meshes (drawn.json, of drawn.py), whose memory is also compared with the plan: all 200 with FULL=1,
