@@ -4,8 +4,7 @@
 # and ops, tokenizers, config.json files and logs; the runtime's readers against data files and weights
 # whose headers or indexes lie; what a machine hears from another one that lies; random legal
 # descriptions, trained. The same SEED gives the same cases. FULL=1: the promised counts (100,000
-# descriptions, 10^6 cases of each reader).
-# FSDPGEN_BUILD may be a sanitized build.
+# descriptions, 10^6 cases of each reader), and a tenth of them where FSDPGEN_BUILD is a sanitized build.
 set -u
 . "$(dirname "$0")/../lib.sh"
 
@@ -21,11 +20,13 @@ jobs=$(nproc)
 sanitized=0
 grep -qs '^FSDPGEN_SANITIZE:.*=.*address' "$BUILD/CMakeCache.txt" && sanitized=1
 if [ "$FULL" = 1 ]; then
-    descriptions=100000 headers=1000000 trainers=60
-    [ $sanitized = 1 ] && descriptions=10000
+    most=$((sanitized ? 100000 : 1000000))
+    descriptions=$((most / 10)) tokenizers=$most configs=$most diffs=$((most / 10)) runs=$most
+    headers=1000000 trainers=60
+elif [ $sanitized = 1 ]; then
+    descriptions=200 tokenizers=600 configs=2500 diffs=700 runs=3000
 else
-    descriptions=400 headers=20000 trainers=2
-    [ $sanitized = 1 ] && descriptions=200
+    descriptions=400 tokenizers=600 configs=5000 diffs=2000 runs=3000 headers=20000 trainers=2
 fi
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1
@@ -124,10 +125,10 @@ train() {
 
 part descriptions tool_of descriptions $descriptions
 part dies dies
-part tokenizers tool_of tokenizers "$([ "$FULL" = 1 ] && echo 1000000 || echo 600)"
-part configs tool_of configs "$([ "$FULL" = 1 ] && echo 1000000 || echo $((5000 / (sanitized + 1))))"
-part diffs tool_of diffs "$([ "$FULL" = 1 ] && echo 100000 || echo $((2000 / (2 * sanitized + 1))))"
-part runs tool_of runs "$([ "$FULL" = 1 ] && echo 1000000 || echo 3000)"
+part tokenizers tool_of tokenizers $tokenizers
+part configs tool_of configs $configs
+part diffs tool_of diffs $diffs
+part runs tool_of runs $runs
 for name in headers indexed tensors machines carried; do part $name reader $name; done
 part trainers train
 finish

@@ -21,10 +21,10 @@ count_program() {
 # models, choices of each architecture and of each in parts, cases of `auto`. Under sanitizers a
 # memory error in the passes shows in any model: a third of the sample.
 counts=(5 1 1 3)
-if [ "$FULL" = 1 ]; then
-    counts=(600 24 24 20 3)
-elif grep -qs '^FSDPGEN_SANITIZE:.*=.' "$BUILD/CMakeCache.txt"; then
+[ "$FULL" = 0 ] || counts=(600 24 24 20 3)
+if grep -qs '^FSDPGEN_SANITIZE:.*=.' "$BUILD/CMakeCache.txt"; then
     counts=(3 1 1 2)
+    [ "$FULL" = 0 ] || counts=(200 8 8 7)
 fi
 count_program test_plan "$BUILD/tests/plan/test_plan" "${counts[0]}" "$SEED"
 turn 0 2 count_program test_models "$BUILD/tests/plan/test_models" "$here" "${counts[1]}" "$SEED"
