@@ -175,14 +175,14 @@ for file in "${models[@]}"; do
     part "$name:compilers" with_nvcc shipped "$name"
 done
 # what no shipped model has: odd shapes, f32, noise, f16, whole matrices, parts
-part tiny_gpt2:compilers with_nvcc model tiny_gpt2 "$ROOT/tests/models/tiny_gpt2.lua" sm_80
-part tiny_llama:compilers with_nvcc model tiny_llama "$ROOT/tests/models/tiny_llama.lua" sm_100a \
+part tiny_gpt2:compilers turn 0 2 with_nvcc model tiny_gpt2 "$ROOT/tests/models/tiny_gpt2.lua" sm_80
+part tiny_llama:compilers turn 1 2 with_nvcc model tiny_llama "$ROOT/tests/models/tiny_llama.lua" sm_100a \
     --set model.logits_softcap=30 --set 'dtypes={param="bf16",master="bf16",moments="bf16"}'
-part tiny_muon:compilers with_nvcc model tiny_muon "$ROOT/tests/models/tiny_llama.lua" sm_90a \
+part tiny_muon:compilers turn 0 2 with_nvcc model tiny_muon "$ROOT/tests/models/tiny_llama.lua" sm_90a \
     --set 'optimizer=muon{}' --set 'dtypes={param="bf16",moments="bf16"}'
 along=tensor kv_heads=8
 [ $((SEED % 2)) = 0 ] || along=context kv_heads=2 # which have copies
-part tiny_parts:compilers with_nvcc model tiny_parts "$ROOT/tests/models/tiny_llama.lua" sm_90a --set seq=16 \
+part tiny_parts:compilers turn 1 2 with_nvcc model tiny_parts "$ROOT/tests/models/tiny_llama.lua" sm_90a --set seq=16 \
     --set parts.$along=8 --set model.heads=8 --set model.kv_heads=$kv_heads --set model.ffn=64 --set model.vocab=264 \
     --set model.qkv_bias=true --set model.qk_norm_all=true
 part both_axes:compilers with_nvcc drawn_axes

@@ -31,7 +31,7 @@ shared_parts() {
     while read -r sets; do
         flags=()
         for set in $sets; do flags+=(--set "$set"); done
-        if [ "$FULL" = 1 ] || [ $number = $((SEED / 3 % 3)) ]; then
+        if [ "$FULL" = 1 ] || [ $number = $((SEED / 3 % 6)) ]; then
             row parts tiny_llama $((FULL)) "${parts[@]}" "${summands[@]}" "${flags[@]}"
         fi
         number=$((number + 1))
@@ -41,10 +41,10 @@ $two mesh.replicate=2 accumulate=unsharded wrap=root_only
 $two mesh.shard=2 recompute=block prefetch=2
 TABLE
     parts_shared
-    if [ "$FULL" = 1 ] || [ $((SEED / 3 % 2)) = 0 ]; then
+    if [ "$FULL" = 1 ] || [ $((SEED / 3 % 6)) = 3 ]; then
         parts_gradients llama tiny_llama "${parts[@]}" --set model.qk_norm_all=true --set model.qkv_bias=true
     fi
-    if [ "$FULL" = 1 ] || [ $((SEED / 3 % 2)) = 1 ]; then
+    if [ "$FULL" = 1 ] || [ $((SEED / 3 % 6)) = 4 ]; then
         parts_gradients gpt2 tiny_gpt2 "${in_parts[@]}" --set model.dim=48
     fi
 }

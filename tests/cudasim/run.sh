@@ -553,7 +553,7 @@ part compiled_at_start:llama turn 0 2 compiled_at_start
 part graphs turn 1 2 graphs
 part machines machines
 part matrices turn 1 4 matrices
-part shared_parts turn 3 4 shared_parts
+part shared_parts turn 0 4 shared_parts
 part packed_sums turn 2 4 packed_sums
 part held_starts turn 1 2 held_starts
 part cudnn_attention turn 2 4 cudnn_attention

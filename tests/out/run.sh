@@ -48,7 +48,7 @@ one() { # NAME
         if [ ! -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]; then
             echo "skipped: building out/$name: no CUDA toolkit here"
         else
-            turn 1 2 check "out/$name builds with make" builds "$name"
+            turn 1 4 check "out/$name builds with make" builds "$name"
         fi ;;
     *) check "out/$name builds with make" builds "$name" ;;
     esac
