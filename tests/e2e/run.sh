@@ -69,7 +69,7 @@ part loss_masks:loss_text loss_masks
 part loss_hashes:loss_masks loss_hashes
 part frozen turn 2 3 frozen
 part loss_packed:loss_text turn 1 2 loss_packed
-part evaluate turn 1 3 evaluate
+part evaluate turn 2 4 evaluate
 part fine_tuning turn 0 2 fine_tuning
 part new_rows turn 1 2 new_rows
 part planted_numbers planted_numbers

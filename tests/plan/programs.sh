@@ -28,7 +28,7 @@ if grep -qs '^FSDPGEN_SANITIZE:.*=.' "$BUILD/CMakeCache.txt"; then
 fi
 count_program test_plan "$BUILD/tests/plan/test_plan" "${counts[0]}" "$SEED"
 turn 0 2 count_program test_models "$BUILD/tests/plan/test_models" "$here" "${counts[1]}" "$SEED"
-turn 1 2 count_program test_parts "$BUILD/tests/plan/test_parts" "$here" "${counts[2]}" "$SEED"
+turn 1 4 count_program test_parts "$BUILD/tests/plan/test_parts" "$here" "${counts[2]}" "$SEED"
 # `auto` against every choice, of small models
 count_program test_auto "$BUILD/tests/plan/test_auto" "$here" "${counts[3]}" "$SEED" ${counts[4]:-}
 count_program test_split "$BUILD/tests/plan/test_split" "$here"

@@ -419,7 +419,7 @@ part init init
 part installed installed
 part annotations annotations
 part test_op:installed turn 1 2 . "$here/test_op.sh"
-part dockerfiles turn 1 2 dockerfiles
+part dockerfiles turn 0 2 dockerfiles
 images() { # minutes, and packages from a mirror
     [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || return 0
     . "$here/images.sh"
