@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by run.sh. Commands of pages that do not run here at least parse, name files that exist and
-# have flags that exist; every flag that exists has its place in docs/.
+# Sourced by run.sh. What plans a model of ours works as it is written; other commands of pages that do not
+# run here at least parse, name files that exist and have flags that exist; every flag that exists has its place in docs/.
 trainer_flags=$("$FSDPGEN" docs trainer-options | grep -oE -- "\`--[a-z][a-z-]+" | tr -d "\`" | sort -u)
 generator_flags=$({ "$FSDPGEN" --help; "$FSDPGEN" docs options; } | grep -oE -- '--[a-z][a-z-]+' |
     sort -u)
@@ -18,7 +18,7 @@ calls_of() { # BLOCK
         sed -nE 's/^ *(.*[ /])?(fsdpgen|trainer)( .*)$/\2 \3/p'
 }
 
-n_commands=0
+n_commands=0 n_run=0
 while IFS='|' read -r file page line language directive; do
     [ "$language" = sh ] || continue
     n_commands=$((n_commands + 1))
@@ -29,6 +29,12 @@ while IFS='|' read -r file page line language directive; do
         for flag in $(grep -oE -- '(^| )--[a-z][a-z-]+' <<<"$rest"); do
             check "$page:$line: $program has $flag" grep -qxe "$flag" <<<"$known"
         done
+        case $rest in
+        *--html* | *--image* | *--machines* | *--rates* | *'$'*) ;; # of files that the reader has
+        "plan models/"* | "check models/"* | "size models/"*)
+            n_run=$((n_run + 1))
+            check "$page:$line: fsdpgen $rest" bash -c "\"$FSDPGEN\" $rest" ;;
+        esac
     done < <(calls_of "$file")
     for name in $(grep -oE '(^|[ "])(models|tests|docs|out|templates|gen|runtime)/[A-Za-z0-9_./*-]+' "$file"); do
         name=${name#\"}
@@ -37,6 +43,7 @@ while IFS='|' read -r file page line language directive; do
     done
 done <"$WORK/list"
 at_least "blocks of commands" "$n_commands" 25
+at_least "commands that plan a model of ours" "$n_run" 8
 
 # Flags in running text: of fsdpgen, a trainer, a script of ours, or another program named here.
 other_programs='--no_python --preset --build --prefix --install --text --deps --full --list --update
