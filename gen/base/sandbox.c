@@ -45,8 +45,7 @@
 
 enum {
     HOOK_INSTRUCTIONS = 1000,
-    SLOW_HOOK_INSTRUCTIONS = 16, /* after a stretch that took long, */
-    SLOW_HOOKS = 1000,           /* until so many in turn took no longer than usual */
+    SLOW_HOOK_INSTRUCTIONS = 16, /* after a stretch that took long */
     NS_PER_INSTRUCTION = 100,    /* ten times the usual cost: never reached by slowness */
     ALLOC_BYTES_PER_INSTRUCTION = 16,
     SLACK_BYTES = 1 << 20 /* for the message when memory is exhausted */
@@ -135,16 +134,18 @@ static void charge_time(lua_State *L, Sandbox *s)
     int64_t now = processor_ns();
     const int64_t over =
         (now - s->seen_ns) / NS_PER_INSTRUCTION - (s->seen_left - s->left);
-    int count;
+    const int count = over > 0 ? SLOW_HOOK_INSTRUCTIONS : HOOK_INSTRUCTIONS;
 
     if (over > 0)
         s->left -= min_i64(over, s->instructions / 64);
-    s->slow_hooks = over > 0 ? SLOW_HOOKS : s->slow_hooks > 0 ? s->slow_hooks - 1 : 0;
-    count = s->slow_hooks > 0 ? SLOW_HOOK_INSTRUCTIONS : HOOK_INSTRUCTIONS;
     if (lua_gethookcount(L) != count) {
-        /* it visits each level of the stack, which is not the chunk's work */
+        /* It visits each level of the stack. That is charged, but not taken for a slow
+         * stretch of the chunk, after which it would be done again. */
+        const int64_t before = now;
+
         lua_sethook(L, budget_hook, LUA_MASKCOUNT, count);
         now = processor_ns();
+        s->left -= (now - before) / NS_PER_INSTRUCTION;
     }
     s->seen_ns = now;
     s->seen_left = s->left;
@@ -180,7 +181,6 @@ void sandbox_budget(lua_State *L, int64_t instructions, size_t bytes)
     s->seen_ns = processor_ns();
     s->cap = bytes > s->used ? bytes : s->used;
     s->expired = s->full = false;
-    s->slow_hooks = 0;
     lua_sethook(L, budget_hook, LUA_MASKCOUNT, HOOK_INSTRUCTIONS);
 }
 

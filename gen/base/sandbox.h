@@ -57,7 +57,6 @@ typedef struct Sandbox {
     size_t used, cap;           /* bytes that Lua holds, and may hold at most */
     bool expired, full;         /* full: the cap was exceeded */
     int64_t seen_left, seen_ns; /* at the last hook: instructions left, processor time */
-    int slow_hooks;             /* hooks until they are far apart again */
     /* where the last error of a sandbox_run was raised, for messages without a place */
     char where_source[256];
     int where_line; /* 0: unknown */
