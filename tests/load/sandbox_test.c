@@ -268,12 +268,44 @@ static void all_work_ends(void **unused)
     alarm(0);
 }
 
+/* ---- hooks under a deep stack ---------------------------------------------------- */
+
+static int hooks_set;
+
+void __real_lua_sethook(lua_State *L, lua_Hook hook, int mask, int count);
+void __wrap_lua_sethook(lua_State *L, lua_Hook hook, int mask, int count);
+void __wrap_lua_sethook(lua_State *L, lua_Hook hook, int mask, int count)
+{
+    hooks_set++;
+    __real_lua_sethook(L, hook, mask, count);
+}
+
+/* Setting a hook visits each level of the stack, so its own time may not look like slow
+ * work of the chunk, after which a hook is set again. Here ten calls of 200,000 are slow;
+ * two hooks for each, and the machine may add some. */
+static void slow_work_sets_few_hooks(void **unused)
+{
+    static const char chunk[] =
+        "local a, b = ('x'):rep(4000000), ('x'):rep(3999999) .. 'x'\n"
+        "local function f(n) if n % 20000 == 0 then b = a == b and b end\n"
+        "return 1 + f(n + 1) end\n"
+        "return f(0)";
+
+    lua_State *L;
+
+    (void)unused;
+    hooks_set = 0;
+    assert_non_null(strstr(answer(&L, chunk, SANDBOX_INSTRUCTIONS), "stack overflow"));
+    assert_in_range(hooks_set, 1, 300);
+    lua_close(L);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sort_is_stable),   cmocka_unit_test(sort_complains),
         cmocka_unit_test(runs_do_not_show), cmocka_unit_test(lengths_are_lua_s),
-        cmocka_unit_test(all_work_ends),
+        cmocka_unit_test(all_work_ends),    cmocka_unit_test(slow_work_sets_few_hooks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

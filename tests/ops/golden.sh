@@ -4,10 +4,11 @@
 # golden/bits.txt keeps them. Changed bits need a new version: `arithmetic = N + 1` in the op's rule,
 # which gives every model with that op another numerics hash. Products are the built-in ones, which
 # are ours, and built here for the set. Optimisation changes no bit (bits.sh), so most sets are
-# compiled without it: FULL=1 optimises all, else one, and takes every other set, as SEED chooses. In: the op_test binary. Out:
-# exit 1 if bits changed without their version, or a row is missing. --update writes the rows of the
-# sets that this machine has, and drops those of other versions. For another processor that an emulator
-# runs (tests/aarch64): CC, and GOLDEN_CPU, the flags of /proc/cpuinfo there.
+# compiled without it. FULL=1 optimises all sets; else one is optimised, and of the others SEED takes
+# every second. In: the op_test binary. Out: exit 1 if bits changed without their version, or a row is
+# missing. --update writes the rows of the sets that this machine has, and drops those of other
+# versions. For another processor that an emulator runs (tests/aarch64): CC, and GOLDEN_CPU, the flags
+# of /proc/cpuinfo there.
 set -u -o pipefail
 op_test=$1 update=${2:-}
 root=$(cd "$(dirname "$0")/../.." && pwd)
