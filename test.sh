@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds everything and runs the tests. The last line is 'N passed, N failed'.
 #
-#   ./test.sh                the CI tier: about 27 minutes on 2 cores
+#   ./test.sh                the CI tier: about 25 minutes on 2 cores
 #   ./test.sh --full         every count that is promised (hours); writes tests/RESULTS.md. When it
 #                            is stopped, the next one goes on with the rows that are missing; a
 #                            row holds while nothing changes that its suite reads

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by test.sh: tests/RESULTS.md, the results of --full. A row for each suite, with the commit
-# it ran on, and the figures that its log names. A row holds while nothing changes that its suite reads;
-# rows of other code go. So a count of hours can be stopped and goes on with what is missing. In: commit, SEED, logs, rows (test.sh). Out: the file; is_counted.
+# it ran on, and the figures that its log names. A row holds while nothing changes that its suite
+# reads, so a count of hours can be stopped and goes on with what is missing. In: commit, SEED, logs,
+# rows (test.sh). Out: the file; is_counted.
 
 results=tests/RESULTS.md
 machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p;T;q' /proc/cpuinfo), $(

@@ -19,8 +19,8 @@ if [ -s "$WORK/written" ]; then
 else
     ok "no description wrote a file"
 fi
-at_least "wrong descriptions" "$(count bad)" 100
-at_least "distinct messages" "$(distinct bad)" 60
-at_least "sandbox escapes" "$(count escapes)" 40
-at_least "hostile names" "$(count names)" 30
-at_least "wrong optimizers" "$(count optimizers)" 70
+at_least "wrong descriptions" "$(count bad)" $((100 / every))
+at_least "distinct messages" "$(distinct bad)" $((60 / every))
+at_least "sandbox escapes" "$(count escapes)" $((40 / every))
+at_least "hostile names" "$(count names)" $((30 / every))
+at_least "wrong optimizers" "$(count optimizers)" $((70 / every))

@@ -82,13 +82,18 @@ run_case() {
     cat "$1/stderr"
 }
 
-# suite FILE: every case of a file.
+# suite FILE: every case of a file; with a sanitized generator and without FULL=1 every second.
+every=1
+if [ "$FULL$update" = 00 ] && grep -qs '^FSDPGEN_SANITIZE:.*=.' "$BUILD/CMakeCache.txt"; then
+    every=2
+fi
 suite() {
     local file=$here/$1 dir=$WORK/${1%.txt} name
     mkdir -p "$dir"
     # what an escape would find, were it able to look
     echo "secret" >"$dir/secret.txt"
     split_cases "$file" "$dir" || { bad "$1 cannot be read"; return; }
+    [ $every = 1 ] || sed -i "$((1 + SEED / 3 % 2))~2d" "$dir/list"
     while read -r name; do
         run_case "$dir/$name" >"$dir/$name/actual"
         if cmp -s "$dir/$name/expect" "$dir/$name/actual"; then

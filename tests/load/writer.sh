@@ -101,7 +101,7 @@ for way in "none a" "a b" "b a" "a c" "c a" "a a" "none c"; do
                 stopped "$from" "$to" $at $how || break
             done
         else
-            for i in 1 2 3; do
+            for i in 1 2; do
                 [ $how = short ] && [ $i -gt 1 ] && break
                 random "$calls"
                 [ $how = short ] && random_value=$((random_value % 3))
@@ -110,13 +110,13 @@ for way in "none a" "a b" "b a" "a c" "c a" "a a" "none c"; do
         fi
     done
 done
-at_least "kills, faults and short writes" $tried $([ "$FULL" = 1 ] && echo 3000 || echo 35)
+at_least "kills, faults and short writes" $tried $([ "$FULL" = 1 ] && echo 3000 || echo 28)
 at_least "of them left a mark" $marked 5
 if [ $broken = 0 ]; then ok "none breaks a folder"; fi
 
 # Stopped again and again, each time with another description.
 start_from a
-for i in $(seq $([ "$FULL" = 1 ] && echo 200 || echo 12)); do
+for i in $(seq $([ "$FULL" = 1 ] && echo 200 || echo 8)); do
     random 3
     which=$(echo a b c | cut -d' ' -f$((1 + random_value)))
     random 200
