@@ -104,6 +104,7 @@ void graph_build(Gen *g);       /* graph.c: arch's build → blocks, classes, pa
 void config_make(Gen *g);       /* hf_config.c: the config.json of checkpoints; checks the graph */
 void config_dump(Gen *g, Text *t);
 void grad_build(Gen *g);        /* grad.c: backward nodes in every class */
+void encode_weights(Gen *g);    /* encode.c: weights that are gathered in fp8 */
 void split_graph(Gen *g);       /* split.c: parts of values, meets; nothing where parts are 1 */
 void fuse_graph(Gen *g);        /* fuse.c: expansions → fused nodes; then g->numerics_hash */
 void span_build(Gen *g);        /* span.c: nodes → spans, slabs, value locations, kernel names */

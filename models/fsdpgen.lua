@@ -258,6 +258,10 @@
 ---@field to? string
 ---@field name? string of the value
 
+---@class (exact) fsdpgen.op.fp8_transpose
+---@field [1] fsdpgen.value x
+---@field name? string of the value
+
 ---@class (exact) fsdpgen.op.gather_rows
 ---@field [1] fsdpgen.value x
 ---@field [2] fsdpgen.value index
@@ -612,6 +616,7 @@
 ---@field fp8_product_dw fun(call: fsdpgen.op.fp8_product_dw): fsdpgen.value
 ---@field fp8_rows fun(call: fsdpgen.op.fp8_rows): fsdpgen.value
 ---@field fp8_scale fun(call: fsdpgen.op.fp8_scale): fsdpgen.value
+---@field fp8_transpose fun(call: fsdpgen.op.fp8_transpose): fsdpgen.value
 ---@field gather_rows fun(call: fsdpgen.op.gather_rows): fsdpgen.value
 ---@field gather_rows_bwd fun(call: fsdpgen.op.gather_rows_bwd): fsdpgen.value
 ---@field gelu fun(call: fsdpgen.op.gelu): fsdpgen.value

@@ -79,6 +79,7 @@ typedef struct RtParam {
     int64_t file_elems;      /* elements before it in that file */
     int n_parts;
     const RtPart *parts;
+    int scale;               /* its number among the scales, if its segment is encoded */
     int first_matrix, n_matrices; /* in RtTrainer.matrices: those that an optimizer treats as a
                                    * whole; 0: updated element by element */
 } RtParam;
@@ -106,6 +107,8 @@ typedef struct RtSegment {
     int first_param, n_params; /* in layout order: indices into RtTrainer.segment_params */
     int64_t param_shard;     /* S: dtype [shard_elems], read by all_gather; [elems] if each rank
                               * holds all weights */
+    bool encoded;            /* gathered instead of the weights: their codes, which each rank makes of */
+    int64_t codes;           /* the weights that it holds. S: e4m3, laid out as param_shard */
     int64_t master;          /* L: master dtype [shard_elems]; -1: param_shard is the master */
     int64_t moment1, moment2;/* L: moments dtype [shard_elems]; -1: none */
     int64_t grad_shard;      /* reduce dtype [shard_elems]: the step's summed gradient. L; S if
@@ -260,6 +263,9 @@ typedef struct RtTrainer {
     int64_t row_offset;              /* L: i32 [1]: the token whose logits evaluate computes */
     int64_t logits_offset;           /* and their place; L: param dtype [vocab] */
     int64_t control_offset;          /* S: RT_CONTROL_BYTES(micro_batches) */
+    int n_scales;                    /* of codes; 0: no segment is encoded */
+    int64_t largest_offset;          /* S: i32 [n_scales]: of each weight here, the largest rt_fp8_size */
+    int64_t scales_offset;           /* L: dtype of sums [n_scales] */
     int64_t staging_offset;          /* CUDA, L: parts from other ranks, to be added; */
     int64_t staging_bytes;           /* 0: no sums over ranks */
     int64_t meeting_offset;          /* CUDA, L: what parts of other ranks have, in a meet; */
@@ -274,6 +280,7 @@ typedef struct RtTrainer {
     const char *numerics;            /* the parts of the numerics hash, a field per line */
     const char *build_flags;         /* CFLAGS, for the platform hash */
     const char *arithmetic;          /* checksum of the code that computes, likewise */
+    void (*encode)(Rt *rt);          /* codes of all weights, before the first step; NULL: none */
     void (*setup)(Rt *rt);           /* computes constants; once, after the arena is initialised */
     void (*step)(Rt *rt);            /* one optimizer step */
     void (*evaluate)(Rt *rt);        /* between steps: the loss of a micro-batch, logits of one
@@ -462,6 +469,13 @@ typedef void (*RtUpdateKernel)(Rt *rt, const RtUpdate *u, const RtUpdateRun *run
 typedef void (*RtUpdateKernel)(const RtUpdate *u, const RtUpdateRun *run);
 #endif
 void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel);
+
+/* Codes of weights, at the end of a step (rt_fp8_codes.c). rt_largest_add finds the largest element of
+ * each parameter of the segment among those of this rank's shard; rt_largest_reduce exchanges them and
+ * computes all scales; rt_encode_segment rounds the weights that this rank holds. */
+void rt_largest_add(Rt *rt, int segment);
+void rt_largest_reduce(Rt *rt);
+void rt_encode_segment(Rt *rt, int segment);
 
 /* Matrices, at the end of a step (rt_matrix.c). rt_update_matrices calls kernel for the runs of
  * matrices in this rank's shard. Between the call that fills their directions and the one that

@@ -25,6 +25,7 @@ static const Pass passes[N_PASSES] = {
     {"graph", graph_build, "architecture → blocks, classes, forward nodes"},
     {"config", config_make, "architecture's config → config.json, which fits the graph"},
     {"grad", grad_build, "forward → joint forward and backward graph"},
+    {"encode", encode_weights, "weights that products read in fp8 → gathered so"},
     {"split", split_graph, "joint graph → the same in parts, with meets"},
     {"fuse", fuse_graph, "joint graph → fused nodes; the numerics hash"},
     {"span", span_build, "nodes → spans, slabs, places of values"},

@@ -11,7 +11,7 @@ int drive(Gen *g);
 /* The passes from one to another. With the command "tune", a plan over the budget ends with EXIT_FIT
  * as soon as that is certain, and no change that fits is looked for. */
 int drive_passes(Gen *g, const char *first, const char *last);
-enum { N_PASSES = 17 };
+enum { N_PASSES = 18 };
 const char *drive_pass_name(int i); /* NULL after the last */
 
 /* Prints print's output to stdout. */

@@ -65,6 +65,8 @@ typedef struct KernelList {
 
 void emit_kernels(Emit *e, KernelList *kernels); /* emit_kernels.c: fills the list, too */
 void emit_class(Emit *e, const Class *c);             /* emit_class.c: pushes it */
+/* The field of a parameter's scale; NULL: it has none. */
+const char *class_scale(Gen *g, const Class *c, int param);
 void emit_step_context(Emit *e);                      /* emit_step.c */
 void emit_macros(Gen *g); /* emit_macros.c: fills the macros of what the plan names */
 

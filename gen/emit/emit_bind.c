@@ -10,77 +10,13 @@
 #include "emit/emit_step.h"
 #include "base/names.h"
 #include "base/show.h"
+#include "ops/ops.h"
 #include "plan/plan.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- bindings -------------------------------------------------------------------- */
-
-static const Param *block_param(const Gen *g, const Instr *i, int param)
-{
-    return &g->params.items[g->blocks.items[i->block].param[param]];
-}
-
-/* The dtype of an element: of the stored weights, or of the gradient. */
-static Dtype param_dtype(const Gen *g, const ClassParam *decl, bool grad)
-{
-    return grad ? g->model.reduce_dtype : decl->dtype;
-}
-
-/* The bases of an instruction, weights first, in order of the class's parameters. */
-Bases bind_bases(const Steps *s, const Instr *i)
-{
-    const Class *c = s->g->blocks.items[i->block].cls;
-    Bases bases = {.count = 0};
-
-    for (int grad = 0; grad < 2; grad++) {
-        for (int k = s->first_binding[i->id]; k < s->first_binding[i->id + 1]; k++) {
-            const struct Binding *b = &s->p->bindings[k];
-            int segment = block_param(s->g, i, b->param)->segment, at = 0;
-            int elem_bytes =
-                dtype_bytes(param_dtype(s->g, &c->params.items[b->param], grad));
-            int64_t least = INT64_MAX;
-
-            if (b->grad != (grad == 1))
-                continue;
-            while (at < bases.count && (bases.items[at].segment != segment ||
-                                        bases.items[at].grad != b->grad))
-                at++;
-            if (at < bases.count)
-                continue;
-            gen_require(at < (int)(sizeof bases.items / sizeof *bases.items),
-                        "%s: too many segments under one call", ins_span(s->g, i)->name);
-            for (int p = 0; p < c->params.count; p++)
-                if (block_param(s->g, i, p)->segment == segment)
-                    least = min_i64(least, block_param(s->g, i, p)->offset_elems);
-            gen_require(b->offset_bytes ==
-                            block_param(s->g, i, b->param)->offset_elems * elem_bytes,
-                        "%s: a binding disagrees with the layout",
-                        ins_span(s->g, i)->name);
-            bases.items[bases.count++] =
-                (Base){segment, b->buffer, least * elem_bytes, b->grad};
-        }
-    }
-    return bases;
-}
-
-/* The base to which parameter p of the class is relative, or -1; *offset: relative to
- * it. */
-static int param_base(const Steps *s, const Instr *i, const Bases *bases, int p,
-                      bool grad, int64_t *offset)
-{
-    const Param *param = block_param(s->g, i, p);
-    int bytes = dtype_bytes(param_dtype(s->g, param->decl, grad));
-
-    for (int k = 0; k < bases->count; k++) {
-        if (bases->items[k].segment == param->segment && bases->items[k].grad == grad) {
-            *offset = param->offset_elems * bytes - bases->items[k].offset_bytes;
-            return k;
-        }
-    }
-    return -1;
-}
+/* ---- which binder ---------------------------------------------------------------- */
 
 static const char *binder_key(const Steps *s, const Instr *i, const Bases *bases)
 {
@@ -90,12 +26,12 @@ static const char *binder_key(const Steps *s, const Instr *i, const Bases *bases
     text_printf(&t, "%s %d %d %d", ins_span(s->g, i)->name, i->saved >= 0,
                 i->dropped >= 0, i->scratch >= 0);
     for (int k = 0; k < bases->count; k++)
-        text_printf(&t, " %d:%d", bases->items[k].grad,
+        text_printf(&t, " %d:%d", bases->items[k].of,
                     s->p->bufs.items[bases->items[k].buffer].space);
-    for (int grad = 0; grad < 2; grad++) {
+    for (BindOf of = BIND_WEIGHT; of < N_BINDS; of++) {
         for (int p = 0; p < c->params.count; p++) {
             int64_t offset = 0;
-            int base = param_base(s, i, bases, p, grad, &offset);
+            int base = bases_find(s, i, bases, p, of, &offset);
 
             text_printf(&t, " %d+%" PRId64, base, offset);
         }
@@ -142,9 +78,11 @@ static const char *base_name(Gen *g, const Bases *bases, int k)
 {
     int index = 0;
 
+    static const char *const names[N_BINDS] = {"weights", "scales", "grads"};
+
     for (int j = 0; j < k; j++)
-        index += bases->items[j].grad == bases->items[k].grad;
-    return numbered(g, bases->items[k].grad ? "grads" : "weights", index);
+        index += bases->items[j].of == bases->items[k].of;
+    return numbered(g, names[bases->items[k].of], index);
 }
 
 static bool tied_grad(const Class *c, int p)
@@ -213,10 +151,10 @@ static void push_string(lua_State *L, const char *s)
 }
 
 /* Does the call pass this parameter? A piece passes only its own; a block all. */
-static bool binds(const Steps *s, const Instr *i, int param, bool grad)
+static bool binds(const Steps *s, const Instr *i, int param, BindOf of)
 {
     for (int k = s->first_binding[i->id]; k < s->first_binding[i->id + 1]; k++)
-        if (s->p->bindings[k].param == param && s->p->bindings[k].grad == grad)
+        if (s->p->bindings[k].param == param && s->p->bindings[k].of == of)
             return true;
     return i->piece < 0 && i->phase != PHASE_EVALUATE;
 }
@@ -237,17 +175,17 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
         int64_t offset = bases->items[k].offset_bytes;
 
         push_string(L, offset ? gen_printf(g, "%s + %" PRId64, macro, offset) : macro);
-        grads = grads || bases->items[k].grad;
+        grads = grads || bases->items[k].of == BIND_GRAD;
     }
     if (grads && bind_plain_grad(c))
         push_string(L, s->p->count[VARIANT_LOCAL] ? "beta" : "0.0f");
     for (int p = 0; grads && p < c->params.count; p++) {
         bool add = false;
 
-        if (!tied_grad(c, p) || !binds(s, i, p, true))
+        if (!tied_grad(c, p) || !binds(s, i, p, BIND_GRAD))
             continue;
         for (int k = s->first_binding[i->id]; k < s->first_binding[i->id + 1]; k++)
-            if (s->p->bindings[k].grad && s->p->bindings[k].param == p)
+            if (s->p->bindings[k].of == BIND_GRAD && s->p->bindings[k].param == p)
                 add = s->p->bindings[k].add;
         push_string(L, add ? "1.0f" : s->p->count[VARIANT_LOCAL] ? "beta" : "0.0f");
     }
@@ -265,34 +203,49 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
 
 /* ---- binders --------------------------------------------------------------------- */
 
-static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad)
+/* Adds the binder's fields of this kind to the list on top. */
+static void add_fields(Steps *s, const Binder *b, const Bases *bases, BindOf of)
 {
     lua_State *L = s->e->L;
-    int n = 0;
 
-    lua_newtable(L);
     for (int p = 0; p < b->cls->params.count; p++) {
         const ClassParam *decl = &b->cls->params.items[p];
+        const bool scale = of == BIND_SCALE;
+        const char *box = scale ? NULL : parts_box(s->g, decl);
         int64_t offset = 0;
-        int base = param_base(s, b->ins, bases, p, grad, &offset);
+        int base = bases_find(s, b->ins, bases, p, of, &offset);
 
-        if (base < 0 || (grad && !b->cls->grads[p]) || !binds(s, b->ins, p, grad))
+        if (base < 0 || (of == BIND_GRAD && !b->cls->grads[p]) ||
+            !binds(s, b->ins, p, of))
             continue;
         lua_newtable(L);
-        emit_str(L, "ident", name_param(s->g, decl->ident));
+        emit_str(L, "ident",
+                 scale ? class_scale(s->g, b->cls, p) : name_param(s->g, decl->ident));
         emit_str(L, "base", base_name(s->g, bases, base));
-        emit_str(L, "type", dtype_ctype(param_dtype(s->g, decl, grad)));
+        emit_str(L, "type", dtype_ctype(bases_dtype(s->g, decl, of)));
         emit_int(L, "offset", offset);
-        emit_str(L, "box", parts_box(s->g, decl));
+        emit_str(L, "box", box);
         emit_int(L, "box_bytes",
-                 parts_box(s->g, decl) ? layout_box_stride(block_param(s->g, b->ins, p)) *
-                                             dtype_bytes(param_dtype(s->g, decl, grad))
-                                       : 0);
-        emit_str(L, "shape", parts_shape(s->g, decl));
+                 box ? layout_box_stride(bases_param(s->g, b->ins, p)) *
+                           dtype_bytes(bases_dtype(s->g, decl, of))
+                     : 0);
+        emit_str(L, "shape", scale ? "[1]" : parts_shape(s->g, decl));
         emit_bool(L, "tied", decl->tied_global);
-        lua_rawseti(L, -2, ++n);
+        lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
     }
-    lua_setfield(L, -2, grad ? "grads" : "weights");
+}
+
+static void push_fields(Steps *s, const Binder *b, const Bases *bases)
+{
+    lua_State *L = s->e->L;
+
+    lua_newtable(L);
+    add_fields(s, b, bases, BIND_WEIGHT);
+    add_fields(s, b, bases, BIND_SCALE);
+    lua_setfield(L, -2, "weights");
+    lua_newtable(L);
+    add_fields(s, b, bases, BIND_GRAD);
+    lua_setfield(L, -2, "grads");
 }
 
 static const char *data_macro(Steps *s, BufKind kind, const char *name)
@@ -322,12 +275,12 @@ static void push_binder_params(Steps *s, const Binder *b, const Bases *bases)
     lua_newtable(L);
     for (int k = 0; k < bases->count; k++) {
         push_string(L, gen_printf(g, "int64_t %s", base_name(g, bases, k)));
-        grads = grads || bases->items[k].grad;
+        grads = grads || bases->items[k].of == BIND_GRAD;
     }
     if (grads && bind_plain_grad(b->cls))
         push_string(L, "float beta");
     for (int p = 0; grads && p < b->cls->params.count; p++)
-        if (tied_grad(b->cls, p) && binds(s, b->ins, p, true))
+        if (tied_grad(b->cls, p) && binds(s, b->ins, p, BIND_GRAD))
             push_string(L, gen_printf(g, "float beta_%s",
                                       name_param(g, b->cls->params.items[p].ident)));
     for (int a = 0; a < b->span->n_args; a++) {
@@ -568,8 +521,7 @@ void bind_push_binders(Steps *s)
             lua_rawseti(L, -2, j + 1);
         }
         lua_setfield(L, -2, "bases");
-        push_fields(s, b, &bases, false);
-        push_fields(s, b, &bases, true);
+        push_fields(s, b, &bases);
         push_binder_params(s, b, &bases);
         push_binder_calls(s, b);
         emit_str(L, "saved", saved_call(s, b));

@@ -6,6 +6,7 @@
 #include "emit/emit_scratch.h"
 #include "base/names.h"
 #include "base/show.h"
+#include "ops/ops.h"
 
 static bool span_has(const Span *s, ArgKind kind)
 {
@@ -13,6 +14,14 @@ static bool span_has(const Span *s, ArgKind kind)
         if (s->args[i].kind == kind)
             return true;
     return false;
+}
+
+const char *class_scale(Gen *g, const Class *c, int param)
+{
+    for (int i = 0; i < c->values.count; i++)
+        if (c->values.items[i]->kind == VAL_SCALE && c->values.items[i]->index == param)
+            return name_param(g, c->values.items[i]->name);
+    return NULL;
 }
 
 void emit_class(Emit *e, const Class *c)
@@ -50,8 +59,10 @@ void emit_class(Emit *e, const Class *c)
         lua_newtable(L);
         emit_str(L, "ident", name_param(g, p->ident));
         emit_str(L, "name", p->name);
-        emit_str(L, "type", dtype_ctype(p->dtype));
+        emit_str(L, "type", dtype_ctype(p->gathered));
         emit_str(L, "shape", show_shape(g, p->dim, p->n_dims));
+        emit_str(L, "scale", class_scale(g, c, i));
+        emit_str(L, "scale_type", dtype_ctype(ops_acc_dtype(g)));
         emit_bool(L, "tied", p->tied_global);
         emit_str(L, "grad_type", d ? dtype_ctype(d->dtype) : NULL);
         lua_rawseti(L, -2, i + 1);

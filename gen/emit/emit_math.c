@@ -107,6 +107,8 @@ static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c
     case LOC_PARAM:
         return member(e, "w", v, loop,
                       name_param(e->g, c->params.items[v->loc_index].ident));
+    case LOC_SCALE:
+        return member(e, "w", v, loop, name_param(e->g, v->name));
     case LOC_GRAD:
         return member(e, "dw", v, loop,
                       name_param(e->g, c->params.items[v->loc_index].ident));

@@ -37,9 +37,9 @@ static bool needs_folder(const Gen *g, const char *folder)
     return true;
 }
 
-/* Headers of single kernels, which only trainers with those include: the platform of
- * others does not have them. */
-static bool needs_header(const Gen *g, const char *name)
+/* Files of fp8, which only trainers with products in fp8 have: the platform of others
+ * does not depend on them. */
+static bool needs_file(const Gen *g, const char *name)
 {
     return strncmp(name, "rt_fp8", 6) != 0 || g->model.linear_fp8;
 }
@@ -54,7 +54,7 @@ static bool is_runtime_file(Gen *g, const char *path)
     if (strncmp(path, root, n) != 0 || !dot ||
         (strcmp(dot, ".c") != 0 && strcmp(dot, ".h") != 0 && strcmp(dot, ".awk") != 0))
         return false;
-    if (!needs_header(g, name + 1))
+    if (!needs_file(g, name + 1))
         return false;
     return name < path + n ||
            needs_folder(g, gen_strndup(g, path + n, (size_t)(name - path) - n));

@@ -41,20 +41,25 @@ typedef struct Steps {
     } parts;
 } Steps;
 
-/* A base pointer of a call: where the parameters of one segment are. */
+/* A base pointer of a call: where the parameters of one segment are; or all scales. */
 typedef struct Base {
-    int segment, buffer;
+    int segment, buffer; /* segment -1: scales */
     int64_t offset_bytes; /* in the buffer, of the block's first parameter there */
-    bool grad;
+    BindOf of;
 } Base;
 
 typedef struct Bases {
-    Base items[8];
+    Base items[16];
     int count;
 } Bases;
 
-/* The bases of an instruction, weights first, in order of the class's parameters. */
+/* emit_bases.c: a parameter of the instruction's block; the dtype of its elements. */
+const Param *bases_param(const Gen *g, const Instr *i, int param);
+Dtype bases_dtype(const Gen *g, const ClassParam *decl, BindOf of);
+/* The bases of an instruction: weights, scales and gradients, in order of the class's parameters. */
 Bases bind_bases(const Steps *s, const Instr *i);
+/* The base to which parameter p of the class is relative, or -1; *offset: relative to it. */
+int bases_find(const Steps *s, const Instr *i, const Bases *bases, int p, BindOf of, int64_t *offset);
 /* The binder that fits the call; made for the first call of its kind. */
 const Binder *bind_binder(Steps *s, const Instr *i, const Bases *bases);
 /* Field `args` of the table on top: the call's arguments in the schedule. */

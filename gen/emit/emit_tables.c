@@ -361,6 +361,8 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     emit_num(L, "pad_percent",
              100.0 * (double)(s->elems - s->used_elems) / (double)s->elems);
     set_place(e, "param_shard", shard, SPACE_SYMMETRIC);
+    if (segment_has_codes(s))
+        set_place(e, "codes", buffer_of(g, BUF_CODES, s->id), SPACE_SYMMETRIC);
     set_place(e, "master", buffer_of(g, BUF_MASTER, s->id), SPACE_LOCAL);
     set_place(e, "moment1", buffer_of(g, BUF_MOMENT1, s->id), SPACE_LOCAL);
     set_place(e, "moment2", buffer_of(g, BUF_MOMENT2, s->id), SPACE_LOCAL);
@@ -526,6 +528,7 @@ static void push_params(Emit *e)
         emit_str(L, "segment", s->macro);
         emit_int(L, "offset_elems", p->offset_elems);
         emit_int(L, "elems", p->elems);
+        emit_int(L, "scale", p->scale);
         emit_int(L, "cut_dim", layout_boxes(p) > 1 ? p->cut_dim : 0);
         emit_int(L, "boxes", p->boxes);
         emit_int(L, "inner_boxes", p->inner_boxes);
@@ -580,10 +583,11 @@ void emit_layout_context(Emit *e)
     push_params(e);
     push_buffers(e);
     emit_matrices(e);
-    emit_str(e->L, "tokens_buffer", buffer_named(g, BUF_DATA, "tokens")->macro);
-    emit_str(e->L, "targets_buffer", buffer_named(g, BUF_DATA, "targets")->macro);
-    if (g->model.packed)
-        emit_str(e->L, "starts_buffer", buffer_named(g, BUF_DATA, "starts")->macro);
+    for (int i = 0; i < (g->model.packed ? DATA_ROW : DATA_STARTS); i++)
+        emit_str(e->L, gen_printf(g, "%s_buffer", data_names[i]),
+                 buffer_named(g, BUF_DATA, data_names[i])->macro);
+    set_area(e, BUF_LARGEST, "largest");
+    set_area(e, BUF_SCALES, "scales");
     set_area(e, BUF_STAGING, "staging");
     set_area(e, BUF_MEETING, "meeting");
     set_area(e, BUF_LIBRARY, "library");

@@ -353,6 +353,7 @@ int builder_param(lua_State *L)
     ClassParam p = {.dtype = b->g->model.param_dtype};
     bool local;
 
+    p.gathered = p.dtype;
     if (lua_type(L, 2) != LUA_TTABLE)
         return luaL_error(
             L, "param: call it as g:param{ \"name\", {dims}, ... }, with a colon");

@@ -109,6 +109,8 @@ static void put_ref(Text *t, const Class *c, const Value *v)
         text_printf(t, " -");
     } else if (v->kind == VAL_PARAM) {
         text_printf(t, " p%d", v->index);
+    } else if (v->kind == VAL_SCALE) {
+        text_printf(t, " s%d", v->index);
     } else if (v->kind == VAL_DATA) {
         text_printf(t, " %s", data_names[v->index]);
     } else if (v->kind == VAL_INPUT || v->kind == VAL_DOUT) {
@@ -168,6 +170,8 @@ static void put_params(Text *t, const Class *c)
         for (int k = 0; k < p->n_dims; k++)
             text_printf(t, " %lld", (long long)p->dim[k]);
         text_printf(t, "%s%s", p->decay ? " decay" : "", p->frozen ? " frozen" : "");
+        if (p->gathered != p->dtype)
+            text_printf(t, " as %s", dtype_name(p->gathered));
         for (int k = 0; k < p->n_parts; k++)
             text_printf(t, " part %lld", (long long)p->part_rows[k]);
         text_printf(t, "\n");

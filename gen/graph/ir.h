@@ -19,15 +19,16 @@ extern const char *const data_names[N_DATA];
 
 typedef enum {
     VAL_NODE,    /* an output of a node */
-    VAL_PARAM,   /* a parameter, as gathered, in param dtype */
+    VAL_PARAM,   /* a parameter, as gathered */
     VAL_INPUT,   /* block input (the previous block's output) */
     VAL_DATA,    /* i32 [micro_batch * seq]; row, part [1]: one of data_names */
     VAL_DOUT,    /* gradient of a block output, from the next block's backward */
+    VAL_SCALE,   /* [1]: what the codes of a parameter are multiplied by (encode.c) */
 } ValueKind;
 
 /* Where the emitted mathematics finds a value (decided by span.c). */
 typedef enum {
-    LOC_NONE, LOC_PARAM, LOC_GRAD, LOC_IN, LOC_OUT, LOC_DIN, LOC_DOUT, LOC_DATA, LOC_CONST,
+    LOC_NONE, LOC_PARAM, LOC_SCALE, LOC_GRAD, LOC_IN, LOC_OUT, LOC_DIN, LOC_DOUT, LOC_DATA, LOC_CONST,
     LOC_SAVED, LOC_SCRATCH, LOC_LOSS, LOC_LOGITS
 } Loc;
 
@@ -46,7 +47,7 @@ typedef struct Value {
     PartState part[N_PARTS_AXES]; /* split.c: what each part has of it, along each axis; the dims
                               * above are of a part then */
     bool of_weights;         /* split_choose.c: a parameter, or made of parameters alone */
-    int index;               /* which param, input, output gradient or data; for a parameter's
+    int index;               /* which param (also of a scale), input, output gradient or data; for a parameter's
                               * gradient: its position in the order of writes to that buffer */
     /* span.c */
     Loc loc;
@@ -167,6 +168,7 @@ typedef struct ClassParam {
     int piece;               /* the first piece that reads it, in forward order (span.c) */
     bool frozen;             /* no gradient, in all blocks of the class */
     Dtype dtype;             /* of its stored weights */
+    Dtype gathered;          /* of what spans read: the same, or codes (encode.c) */
     const ParamGroup *group; /* of the block it was built for (Param.group stays) */
 } ClassParam;
 
@@ -308,6 +310,7 @@ typedef struct Param {       /* one storage tensor; a tied one appears once */
     int64_t held_elems;      /* from the first to the last that a rank holds; without axes and
                               * boxes all of them */
     int64_t offset_elems;    /* in the segment; a multiple of GRAIN_ELEMS */
+    int scale;               /* its number among those that are gathered as codes; -1: it is not */
 } Param;
 
 #endif

@@ -141,6 +141,8 @@ static void find_locs(SpanRun *x)
         x->group[i] = i;
         if (v->kind == VAL_PARAM)
             set_loc(v, LOC_PARAM, v->index);
+        else if (v->kind == VAL_SCALE)
+            set_loc(v, LOC_SCALE, v->index);
         else if (v->kind == VAL_INPUT)
             set_loc(v, LOC_IN, v->index);
         else if (v->kind == VAL_DATA)
@@ -382,7 +384,7 @@ static bool touches_scratch(const Span *s)
 
 void span_make_args(Gen *g, Class *c, Span *s)
 {
-    if (touched(s, LOC_PARAM, -1))
+    if (touched(s, LOC_PARAM, -1) || touched(s, LOC_SCALE, -1))
         add_arg(g, s, ARG_PARAMS, -1, NULL);
     if (touched(s, LOC_GRAD, -1))
         add_arg(g, s, ARG_GRADS, -1, NULL);

@@ -72,8 +72,11 @@ static void put_params(Gen *g, Text *t, const Class *c)
         text_printf(t, " init %s", p->init);
         if (!strcmp(p->init, "normal"))
             text_printf(t, " std %s", show_number(g, p->init_std));
-        text_printf(t, "%s%s%s\n", p->decay ? " decay" : "",
+        text_printf(t, "%s%s%s", p->decay ? " decay" : "",
                     p->tied_global ? " global" : "", p->frozen ? " frozen" : "");
+        if (p->gathered != p->dtype)
+            text_printf(t, " gathered %s", dtype_name(p->gathered));
+        text_printf(t, "\n");
         for (int k = 0; k < p->n_parts; k++)
             text_printf(t, "    part %s %lld rows\n", p->part_name[k],
                         (long long)p->part_rows[k]);

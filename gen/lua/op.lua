@@ -73,6 +73,9 @@
 --                                  last call makes the output. nil: the call stays. grain: 16, times
 --                                  the number of parts, so that parts of its multiples are multiples
 --                                  of 16
+--     encoded   = function(g, n) return { q = value } end,   what takes the place of a call on a
+--                                  weight that is gathered in fp8, built of n.codes, in e4m3, and
+--                                  n.scale, and of what it has; nil: the weight is not gathered so
 --     expands   = function(g, n) return { y = value } end,        fused ops
 --     same_bits = true,            of a built-in fused op whose kernels have the bits of its
 --                                  expansion: it is fused after the numerics hash, which has the
@@ -102,7 +105,8 @@ local keys = {
   check_cudnn = "function", slow_cudnn = "function", flops = "function",
   bytes = "function", bytes_cuda = "function", cost = "string", products = "function",
   products_cuda = "function",
-  backward = "function", expands = "function", fp8 = "function", reference = "function",
+  backward = "function", expands = "function", fp8 = "function", encoded = "function",
+  reference = "function",
   cases = "function", variants = "table", rounds_inside = "string",
 }
 -- For optimizers, and except for fields only together with them; gen/lua/optimizer.lua has checked

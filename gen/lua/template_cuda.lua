@@ -57,7 +57,7 @@ local function kernel_table(name, threads, shared_bytes)
              name, name, threads, shared)
 end
 
-local item_bytes = { f16 = 2, bf16 = 2, f32 = 4, f64 = 8 }
+local item_bytes = { f16 = 2, bf16 = 2, f32 = 4, f64 = 8, i32 = 4, e4m3 = 1, e5m2 = 1 }
 local tags = { f16 = "RtF16", bf16 = "RtBf16", f32 = "RtF32", f64 = "RtF64" }
 
 -- Elements per access: it divides the length, has at most 16 bytes, and at most `most` elements.

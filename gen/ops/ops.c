@@ -268,6 +268,7 @@ bool ops_take_rule(Gen *g, OpRule *op, int checker)
         info->same_bits = rule_has(L, op, "same_bits") && !ops_foreign(g, op);
         info->has_backward = rule_has(L, op, "backward");
         info->has_fp8 = rule_has(L, op, "fp8");
+        info->has_encoded = rule_has(L, op, "encoded");
         node_cost_rule(L, op);
         info->has_check = rule_has(L, op, "check");
         info->has_flops = rule_has(L, op, "flops");
@@ -389,7 +390,7 @@ static void add_form(Gen *g, int of, const char *word, int maker)
     form.info->form_of = op->name;
     form.info->form = word;
     form.info->canonical = gen_printf(g, "%s_%s", op->info->canonical, word);
-    form.info->has_backward = form.info->has_fp8 = false;
+    form.info->has_backward = form.info->has_fp8 = form.info->has_encoded = false;
     form.n_out = 0;
     form.out = gen_alloc(g, sizeof *form.out * (size_t)op->n_out);
     for (int i = 0; i < op->n_out; i++)

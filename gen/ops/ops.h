@@ -81,7 +81,7 @@ typedef struct OpInfo {
     CostClass cost;    /* what limits its kernel */
     bool has_products; /* the rule lists them; then cost is COST_PRODUCT */
     bool scaled; /* takes the loss scale, if there is one */
-    bool has_backward, has_fp8, has_check, has_flops, has_bytes, has_bytes_cuda,
+    bool has_backward, has_fp8, has_encoded, has_check, has_flops, has_bytes, has_bytes_cuda,
         has_products_cuda;
     bool has_workspace;
     bool same_bits; /* as its expansion: fused after the hash. Never of an op from --ops */

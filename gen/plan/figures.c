@@ -151,7 +151,7 @@ PlanBytes plan_bytes(Gen *g)
             k[p->bufs.items[i].kind] += p->bufs.items[i].bytes;
     transient_by_kind(g, k);
     b.arena = p->arena_bytes;
-    b.params = k[BUF_PARAM_SHARD];
+    b.params = k[BUF_PARAM_SHARD] + k[BUF_CODES];
     b.gradients = k[BUF_GRAD_SHARD] + k[BUF_GRAD_ACCUM] + k[BUF_GRAD];
     b.optimizer = k[BUF_MASTER] + k[BUF_MOMENT1] + k[BUF_MOMENT2];
     b.activations = k[BUF_SAVED] + k[BUF_BOUNDARY] + k[BUF_D_BOUNDARY];

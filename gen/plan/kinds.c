@@ -11,10 +11,11 @@
 const char *buf_kind_name(BufKind k)
 {
     static const char *const names[N_BUF_KINDS] = {
-        "param shard", "master",   "moment1",   "moment2", "grad shard", "partial",
-        "grad accum",  "const",    "data",      "control", "staging",    "meeting",
-        "library",     "gathered", "kept",      "grad",    "boundary",   "d_boundary",
-        "saved",       "scratch",  "direction", "owned",   "workspace",  "logits"};
+        "param shard", "codes",      "largest",    "scales",     "master",   "moment1",
+        "moment2",     "grad shard", "partial",    "grad accum", "const",    "data",
+        "control",     "staging",    "meeting",    "library",    "gathered", "kept",
+        "grad",        "boundary",   "d_boundary", "saved",      "scratch",  "direction",
+        "owned",       "workspace",  "logits"};
     gen_require((int)k >= 0 && k < N_BUF_KINDS && names[k], "buffer kind %d", (int)k);
     return names[k];
 }
@@ -79,6 +80,19 @@ static double step_traffic(const Gen *g, const Instr *i)
            buffer_bytes(g, i->from);
 }
 
+/* Reads the weights. */
+static double largest_traffic(const Gen *g, const Instr *i)
+{
+    const Segment *s = segment_of(g, i);
+    return (double)s->shard_elems * dtype_bytes(s->dtype);
+}
+
+/* Reads the weights, writes their codes. */
+static double encode_traffic(const Gen *g, const Instr *i)
+{
+    return buffer_bytes(g, i->from) + buffer_bytes(g, i->to);
+}
+
 /* ---- kinds of instructions ------------------------------------------------------- */
 
 /* clang-format off */
@@ -133,6 +147,18 @@ static const InsRule rules[N_INS_KINDS] = {
         .word = "gather_updated", .wait = "rt_wait_gather",
         .label = "gather of the updated weights of @",
         .done = "the updated weights of @ are here"},
+    [INS_LARGEST] = {
+        "largest", STREAM_COMPUTE, .uses = {READS(FROM), WRITES(LARGEST)},
+        .traffic_bytes = largest_traffic, .cost = COST_NORM,
+        .word = "largest", .label = "largest weights of @"},
+    [INS_LARGEST_REDUCE] = {
+        "largest_reduce", STREAM_COMPUTE, .collective = true, .closed = true,
+        .uses = {WRITES(LARGEST), WRITES(SCALES)},
+        .word = "largest_reduce", .label = "exchange of the largest weights"},
+    [INS_ENCODE] = {
+        "encode", STREAM_COMPUTE, .uses = {READS(FROM), READS(SCALES), WRITES(TO)},
+        .traffic_bytes = encode_traffic, .cost = COST_ELEMENTWISE,
+        .word = "encode", .label = "codes of @"},
     [INS_CLOSE] = {
         "close", STREAM_COMPUTE, .uses = {READS(SHARED)},
         .word = "close", .label = "end of the step"},

@@ -57,6 +57,12 @@ static inline bool mesh_shares_updates(const Segment *s)
     return s->trainable && s->cut[HELD_PARAMS] != s->cut[HELD_OPTIMIZER];
 }
 
+/* Are its weights gathered as codes? */
+static inline bool segment_has_codes(const Segment *s)
+{
+    return s->gathered != s->dtype;
+}
+
 /* Does the segment have separate masters? Weights narrower than masters do; others are their own
  * masters. */
 static inline bool segment_has_master(const Model *m, const Segment *s)
@@ -170,9 +176,10 @@ Moved matrices_moved(const Gen *g, int batch, int rank);
 
 /* ---- unroll.c -------------------------------------------------------------------- */
 
-/* Which weights a phase of a block reads and which gradients it writes, derived from the span's
+/* Which weights and scales a phase of a block reads and which gradients it writes, derived from the span's
  * nodes. Flags per class parameter. */
 void span_params_read(const Class *c, const Span *s, bool *reads);
+void span_scales_read(const Class *c, const Span *s, bool *reads);
 void span_params_written(const Class *c, const Span *s, bool *writes);
 /* How many units ahead a gather starts: depth, order and limit combined. */
 int64_t plan_units_ahead(const Model *m, Phase phase);

@@ -29,7 +29,8 @@ static int64_t overlap_reductions(const Gen *g)
         const Segment *s = &g->segments.items[i];
         const Unit *u = &g->units.items[s->unit];
         int64_t master = segment_has_master(m, s) ? dtype_bytes(m->master_dtype) : 0;
-        held += s->param_elems * dtype_bytes(s->dtype) +
+        int codes = segment_has_codes(s) ? dtype_bytes(s->gathered) : 0;
+        held += s->param_elems * (dtype_bytes(s->dtype) + codes) +
                 (s->trainable ? s->shard_elems * (state + master) : 0);
         if (s->trainable && u->pieces[0].block > 0 &&
             u->pieces[u->n_pieces - 1].block < g->blocks.count - 1)
@@ -112,7 +113,7 @@ Cost policy_cost(Gen *g)
     bool whole = rule->cut[HELD_OPTIMIZER] && !rule->cut[HELD_PARAMS];
     return (Cost){
         .bytes = b.total,
-        .sharded_bytes = (whole ? 0 : k[BUF_PARAM_SHARD]) + k[BUF_MASTER] +
+        .sharded_bytes = (whole ? 0 : k[BUF_PARAM_SHARD] + k[BUF_CODES]) + k[BUF_MASTER] +
                          k[BUF_MOMENT1] + k[BUF_MOMENT2] + k[BUF_GRAD_SHARD] +
                          (g->model.accumulate_sharded ? k[BUF_PARTIAL] : 0),
         .batch_bytes = k[BUF_BOUNDARY] + k[BUF_D_BOUNDARY] + k[BUF_SAVED] +

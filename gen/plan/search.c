@@ -166,7 +166,7 @@ static int64_t gathered_bytes(const Gen *g, const Unit *u)
     int64_t bytes = 0;
     for (int k = 0; k < u->n_segments; k++) {
         const Segment *s = &g->segments.items[u->segments[k]];
-        bytes += s->cut[HELD_PARAMS] ? s->elems * dtype_bytes(s->dtype) : 0;
+        bytes += s->cut[HELD_PARAMS] ? s->elems * dtype_bytes(s->gathered) : 0;
     }
     return bytes;
 }

@@ -10,7 +10,8 @@
  *    parameter belongs to the unit of the first block that uses it. A group without
  *    parameters makes no unit.
  * 2. A unit has a segment for each key of its parameters: (trainable, dtype of the
- *    weights, axes along which ranks hold parts). Trainable ones come first.
+ *    weights, dtype in which they are gathered, axes along which ranks hold parts).
+ *    Trainable ones come first.
  * 3. In a segment parameters follow each other in block order, each at a multiple of
  *    GRAIN_ELEMS, and a shard is a multiple of GRAIN_ELEMS too. So a chunk of 1024
  *    elements of a parameter never crosses a shard boundary. This lets norms and updates
@@ -42,7 +43,7 @@ static int owned_params(const Gen *g, PieceRef at, int *ids, int n)
 static bool same_key(const Param *a, const Param *b)
 {
     return a->decl->frozen == b->decl->frozen && a->decl->dtype == b->decl->dtype &&
-           a->axes == b->axes;
+           a->decl->gathered == b->decl->gathered && a->axes == b->axes;
 }
 
 /* Where the first n parameters of the segment end. */
@@ -71,6 +72,7 @@ static void add_segment(Gen *g, Unit *u, const Param *like, const int *ids, int 
     s->unit = u->id;
     s->trainable = !like->decl->frozen;
     s->dtype = like->decl->dtype;
+    s->gathered = like->decl->gathered;
     s->axes = like->axes;
     u->segments[u->n_segments++] = s->id;
     s->params = gen_alloc(g, sizeof(int) * (size_t)n);
@@ -150,6 +152,16 @@ static void add_segments(Gen *g, Unit *u, bool trainable, const int *ids, int n)
     }
 }
 
+/* Numbers what has a scale. */
+static void number_scales(Gen *g)
+{
+    int n = 0;
+    for (int i = 0; i < g->params.count; i++) {
+        Param *p = &g->params.items[i];
+        p->scale = p->decl->gathered == p->decl->dtype ? -1 : n++;
+    }
+}
+
 static void add_unit(Gen *g, const Wrap *w, int group, int *ids)
 {
     int pieces = 0, n = group_params(g, w, group, ids);
@@ -193,6 +205,8 @@ static const char *segment_name(Gen *g, const Unit *u, const Segment *s, const c
         name = gen_printf(g, "%s%sfrozen", name, dot);
     if (s->dtype != first->dtype)
         name = gen_printf(g, "%s%s%s", name, dot, dtype_name(s->dtype));
+    if (s->gathered != first->gathered)
+        name = gen_printf(g, "%s%s%s", name, dot, dtype_name(s->gathered));
     if (s->axes != first->axes)
         name = gen_printf(g, "%s%s%s", name, dot, axes_text(g, s->axes));
     return name;
@@ -361,6 +375,7 @@ void shard_params(Gen *g)
     if (diag_errors(g))
         return;
     place_boxes(g);
+    number_scales(g);
     if (diag_errors(g))
         return;
     for (int b = 0; b < g->blocks.count; b++) {

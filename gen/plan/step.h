@@ -24,6 +24,7 @@ typedef struct Segment {
     /* The key: parameters of a unit with an equal key form one segment. */
     bool trainable;          /* else no gradient, no state */
     Dtype dtype;             /* of the stored weights */
+    Dtype gathered;          /* the same, or that of their codes, which are gathered instead */
     RankBits axes;           /* ranks along these hold parts of the parameters, and the segment
                               * consists of such parts */
     int64_t used_elems;      /* sum of the held parameters */
@@ -101,6 +102,9 @@ typedef enum {
     INS_UPDATE,          /* segment: the optimizer on this rank's shard */
     INS_GATHER_UPDATED,  /* segment: every rank's updated part of the weights → all ranks that hold
                           * them whole, in place */
+    INS_LARGEST,         /* segment: the largest of each of its weights' elements here */
+    INS_LARGEST_REDUCE,  /* of all ranks; and the scales of codes */
+    INS_ENCODE,          /* segment: this rank's weights → their codes, which are gathered */
     INS_CLOSE,           /* the end of a step in which collectives still run: its waits */
     INS_MOMENTUM,        /* segment: of matrices, the momentum that their step is made from */
     INS_TO_OWNERS,       /* batch: each matrix, whole, to the rank that owns it */
@@ -117,7 +121,7 @@ typedef enum {
     USES_MASTER, USES_MOMENT1, USES_MOMENT2,     /* of its segment, if it has them */
     USES_DIRECTIONS,                             /* of all segments of its batch */
     USES_SHARED,                                 /* the weights of all segments that END gathers */
-    USES_CONTROL, USES_STAGING
+    USES_CONTROL, USES_STAGING, USES_LARGEST, USES_SCALES
 } UseOf;
 
 typedef struct InsUse {
@@ -155,7 +159,7 @@ typedef enum { VARIANT_EVAL, VARIANT_LOCAL, VARIANT_LAST, VARIANT_END, N_VARIANT
 typedef enum { SPACE_SYMMETRIC, SPACE_LOCAL, N_SPACES } Space; /* peers access symmetric ones */
 
 typedef enum {
-    BUF_PARAM_SHARD, BUF_MASTER, BUF_MOMENT1, BUF_MOMENT2, BUF_GRAD_SHARD, BUF_PARTIAL,
+    BUF_PARAM_SHARD, BUF_CODES, BUF_LARGEST, BUF_SCALES, BUF_MASTER, BUF_MOMENT1, BUF_MOMENT2, BUF_GRAD_SHARD, BUF_PARTIAL,
     BUF_GRAD_ACCUM,  /* unsharded accumulator of a unit's segment */
     BUF_CONST, BUF_DATA, BUF_CONTROL, /* losses, superaccumulator: the runtime's exchange area */
     BUF_STAGING,     /* if the target has it: parts from other ranks, to be added */
@@ -244,6 +248,9 @@ typedef struct StepNode {
     struct StepNode *nodes;  /* in order */
 } StepNode;
 
+/* What of a parameter a span's argument is. */
+typedef enum { BIND_WEIGHT, BIND_SCALE, BIND_GRAD, N_BINDS } BindOf;
+
 typedef struct Program {
     StepNode step;
     Task *tasks[N_VARIANTS]; /* in the order of the compute stream */
@@ -256,8 +263,8 @@ typedef struct Program {
     int partial_levels;      /* log2(rounds): partial sums held at once */
     bool behind_meets;       /* on a device: a start in a micro-step goes behind the next meet */
     /* Bindings of span calls: for block b and class param p, the buffer and byte offset of its
-     * gathered weight or its gradient (per instruction, in span.c's order of arguments). */
-    struct Binding { int ins, param, buffer; int64_t offset_bytes; bool grad, add; } *bindings;
+     * gathered weight, its scale or its gradient (per instruction, in span.c's order of arguments). */
+    struct Binding { int ins, param, buffer; int64_t offset_bytes; BindOf of; bool add; } *bindings;
     int n_bindings, cap_bindings;
     /* place.c */
     int64_t space_bytes[N_SPACES];

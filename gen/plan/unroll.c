@@ -52,14 +52,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-void span_params_read(const Class *c, const Span *s, bool *reads)
+static void find_read(const Class *c, const Span *s, ValueKind kind, bool *reads)
 {
     memset(reads, 0, sizeof(bool) * (size_t)c->params.count);
     for (int n = 0; n < s->n_nodes; n++) {
         for (int i = 0; i < s->nodes[n]->n_in; i++)
-            if (s->nodes[n]->in[i]->kind == VAL_PARAM)
+            if (s->nodes[n]->in[i]->kind == kind)
                 reads[s->nodes[n]->in[i]->index] = true;
     }
+}
+
+void span_params_read(const Class *c, const Span *s, bool *reads)
+{
+    find_read(c, s, VAL_PARAM, reads);
+}
+
+void span_scales_read(const Class *c, const Span *s, bool *reads)
+{
+    find_read(c, s, VAL_SCALE, reads);
 }
 
 void span_params_written(const Class *c, const Span *s, bool *writes)
@@ -72,6 +82,17 @@ void span_params_written(const Class *c, const Span *s, bool *writes)
     }
 }
 
+static void find_use(Gen *g, const Class *c, const Span *s, SpanUse *use, int phase)
+{
+    const size_t n = (size_t)c->params.count + 1;
+    use->reads[phase] = gen_alloc(g, n);
+    use->scales[phase] = gen_alloc(g, n);
+    use->writes[phase] = gen_alloc(g, n);
+    span_params_read(c, s, use->reads[phase]);
+    span_scales_read(c, s, use->scales[phase]);
+    span_params_written(c, s, use->writes[phase]);
+}
+
 static void find_uses(Unroller *u)
 {
     Gen *g = u->g;
@@ -82,23 +103,12 @@ static void find_uses(Unroller *u)
             gen_alloc(g, sizeof *use * (2 * (size_t)(c->pieces.count + 1) + 1));
         u->use[c->id] = use;
         for (int piece = -1; piece < c->pieces.count; piece++, use++) {
-            for (int ph = 0; ph < 2; ph++) {
-                const Span *s = class_span(c, piece, ph ? PHASE_BACKWARD : PHASE_FORWARD);
-                use->reads[ph] = gen_alloc(g, (size_t)c->params.count + 1);
-                use->writes[ph] = gen_alloc(g, (size_t)c->params.count + 1);
-                span_params_read(c, s, use->reads[ph]);
-                span_params_written(c, s, use->writes[ph]);
-            }
+            find_use(g, c, class_span(c, piece, PHASE_FORWARD), use, 0);
+            find_use(g, c, class_span(c, piece, PHASE_BACKWARD), use, 1);
         }
-        for (int piece = -1; piece < c->pieces.count; piece++, use++) {
-            const Span *s = piece < 0 ? &c->again : &c->pieces.items[piece].again;
-            use->reads[0] = gen_alloc(g, (size_t)c->params.count + 1);
-            use->writes[0] = gen_alloc(g, (size_t)c->params.count + 1);
-            span_params_read(c, s, use->reads[0]);
-        }
-        use->reads[0] = gen_alloc(g, (size_t)c->params.count + 1);
-        use->writes[0] = gen_alloc(g, (size_t)c->params.count + 1);
-        span_params_read(c, &c->evaluate, use->reads[0]);
+        for (int piece = -1; piece < c->pieces.count; piece++, use++) /* forward nodes */
+            find_use(g, c, piece < 0 ? &c->again : &c->pieces.items[piece].again, use, 0);
+        find_use(g, c, &c->evaluate, use, 0);
     }
 }
 

@@ -10,10 +10,10 @@
 /* From runtime/rt.h: RT_CONTROL_BYTES. A test compares. */
 enum { SUPERACC_WORDS = 72, CONTROL_EXTRA_BYTES = 4096 };
 
-/* Which weights a span reads and which gradients it writes, by phase; found once. */
+/* Which weights and scales a span reads and which gradients it writes, by phase; found once. */
 typedef struct SpanUse {
     /* Per class parameter; use_of: recomputing reads what the forward reads. */
-    bool *reads[2], *writes[2];
+    bool *reads[2], *scales[2], *writes[2];
 } SpanUse;
 
 static inline int use_of(Phase phase)
@@ -56,7 +56,7 @@ typedef struct Unroller {
     int n_inst;
     Instance *inst; /* in order of first use */
     /* Per segment: its buffers. */
-    int *param_shard, *master, *moment1, *moment2, *grad_shard, *partials, *grad, *kept;
+    int *param_shard, *codes, *master, *moment1, *moment2, *grad_shard, *partials, *grad, *kept;
     int *direction; /* of segments with matrices, else -1; per batch, what ranks own */
     int *owned, *workspace;
     int *last_writer; /* position of the last span that writes its gradients; -1: none */
@@ -68,6 +68,7 @@ typedef struct Unroller {
     int *dropped, *out_again, *scratch_again;
     int *again; /* for KEEP_SOME: what is computed again; dropped is the first place */
     int *consts, control;
+    int largest, scales; /* of codes; -1: there are none */
     int logits, scratch_evaluate; /* -1: nothing evaluates, or needs scratch */
     int staging; /* -1: nothing is reduced over ranks, or not by us */
     int data[N_DATA]; /* -1: starts unless documents are packed, part */

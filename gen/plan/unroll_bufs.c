@@ -5,10 +5,12 @@
  * The symmetric space holds what peers access: parameter shards and kept parts (gathers
  * read them), gradient buffers (reductions read them), gradient shards that copies sum in
  * place, the runtime's exchange area. Everything else is local. If a rank holds a
- * segment's weights whole, spans read them at rest and nothing is gathered. If it holds
- * all of the state too, spans write the gradient to the place of its sum. */
+ * segment's weights whole, spans read them at rest and nothing is gathered. Of weights
+ * that are gathered as codes (graph/encode.c), all of this holds of the codes. If it
+ * holds all of the state too, spans write the gradient to the place of its sum. */
 #include "plan/unroll.h"
 #include "base/show.h"
+#include "ops/ops.h"
 
 #include <string.h>
 
@@ -96,6 +98,7 @@ static void segment_buffers(Unroller *u)
     const Model *m = &g->model;
     int n = g->segments.count;
     u->param_shard = int_array(g, n);
+    u->codes = int_array(g, n);
     u->master = int_array(g, n);
     u->moment1 = int_array(g, n);
     u->moment2 = int_array(g, n);
@@ -106,6 +109,10 @@ static void segment_buffers(Unroller *u)
         const Segment *s = &g->segments.items[i];
         u->param_shard[i] = unroll_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC,
                                         "param_shard", s, s->dtype, s->param_elems, 1);
+        if (segment_has_codes(s)) {
+            u->codes[i] = unroll_flat(u, BUF_CODES, SPACE_SYMMETRIC, "codes", s,
+                                      s->gathered, s->param_elems, 1);
+        }
         if (!s->trainable)
             continue;                   /* frozen: no gradient, no state */
         if (segment_has_master(m, s)) { /* otherwise the shard is the master */
@@ -143,6 +150,25 @@ static void shared_buffers(Unroller *u)
     u->control = unroll_buffer(
         u, BUF_CONTROL, SPACE_SYMMETRIC, "control", "losses, exchange",
         round_up(m->micro_batches * 8 + SUPERACC_WORDS * 8 + CONTROL_EXTRA_BYTES, 256));
+}
+
+/* The largest elements of weights that are gathered as codes, and their scales. */
+static void scale_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    const Dtype dtype = ops_acc_dtype(g);
+    int64_t n = 0;
+    for (int i = 0; i < g->params.count; i++)
+        n += g->params.items[i].scale >= 0;
+    u->largest = u->scales = -1;
+    if (n == 0)
+        return;
+    u->largest = unroll_buffer(u, BUF_LARGEST, SPACE_SYMMETRIC, "largest",
+                               gen_printf(g, "%s i32", show_shape(g, &n, 1)), n * 4);
+    u->scales =
+        unroll_buffer(u, BUF_SCALES, SPACE_LOCAL, "scales",
+                      gen_printf(g, "%s %s", show_shape(g, &n, 1), dtype_name(dtype)),
+                      n * dtype_bytes(dtype));
 }
 
 /* Workspace of the target's libraries, fixed here so that nothing is allocated later. And
@@ -299,11 +325,12 @@ static void gathered_buffers(Unroller *u)
                          part_of(u->seq[in->first].phase);
         }
         if (in->from_kept && u->kept[s->id] < 0) {
-            u->kept[s->id] = unroll_flat(u, BUF_KEPT, SPACE_SYMMETRIC, "kept", s,
-                                         s->dtype, s->elems / group_ranks(s->between), 1);
+            u->kept[s->id] =
+                unroll_flat(u, BUF_KEPT, SPACE_SYMMETRIC, "kept", s, s->gathered,
+                            s->elems / group_ranks(s->between), 1);
         }
         in->buffer = unroll_flat(u, BUF_GATHERED, gathered_space(u), "gathered", s,
-                                 s->dtype, s->elems, 1);
+                                 s->gathered, s->elems, 1);
         u->p->bufs.items[in->buffer].name =
             again == 1 ? gen_printf(g, "gathered_%s_%s", s->ident, phase)
                        : gen_printf(g, "gathered_%s_%s_%d", s->ident, phase, again);
@@ -329,7 +356,7 @@ void unroll_evaluate_buffers(Unroller *u, const Unroller *training)
         }
         if (in->buffer < 0) {
             in->buffer = unroll_flat(u, BUF_GATHERED, gathered_space(u), "gathered", seg,
-                                     seg->dtype, seg->elems, 1);
+                                     seg->gathered, seg->elems, 1);
             u->p->bufs.items[in->buffer].name =
                 gen_printf(g, "gathered_%s_evaluate", seg->ident);
         }
@@ -351,6 +378,7 @@ void unroll_buffers(Unroller *u)
     Gen *g = u->g;
     segment_buffers(u);
     shared_buffers(u);
+    scale_buffers(u);
     target_buffers(u);
     u->kept = int_array(g, g->segments.count);
     gathered_buffers(u);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* unroll_end.c: the end of a step: norms, their one exchange, the updates; then updated
- * weights go to the other ranks that hold them whole. If the optimizer treats matrices as
- * a whole, they go to the ranks that own them and back. In: the Unroller with the buffers
+ * weights go to the other ranks that hold them whole, and what is gathered as codes is
+ * rounded to them. If the optimizer treats matrices as a whole, they go to the ranks that
+ * own them and back. In: the Unroller with the buffers
  * of segments. Out: END's instructions with complete access lists; buffers of matrices.
  *
  * A batch of matrices takes five instructions:
@@ -206,6 +207,37 @@ static void update(Unroller *u, int segment)
     unroll_uses(u, i);
 }
 
+/* What is gathered as codes: the largest element of each weight, of all ranks, and codes
+ * by their scales. */
+static void encode(Unroller *u)
+{
+    Gen *g = u->g;
+    const InsKind kinds[] = {INS_LARGEST, INS_LARGEST_REDUCE, INS_ENCODE};
+    if (u->scales < 0)
+        return;
+    for (int k = 0; k < 3; k++) {
+        for (int s = 0; s < g->segments.count; s++) {
+            const Segment *seg = &g->segments.items[s];
+            Instr *i;
+            if (!segment_has_codes(seg) || !seg->trainable)
+                continue;
+            i = unroll_ins(u, kinds[k]);
+            if (kinds[k] == INS_LARGEST_REDUCE) {
+                i->group = g->model.mesh.all;
+                i->moved_bytes =
+                    (g->model.mesh.world_size - 1) * g->prog.bufs.items[u->largest].bytes;
+                unroll_uses(u, i);
+                break;
+            }
+            i->segment = s;
+            i->unit = seg->unit;
+            i->from = u->param_shard[s];
+            i->to = kinds[k] == INS_ENCODE ? u->codes[s] : -1;
+            unroll_uses(u, i);
+        }
+    }
+}
+
 /* In the order in which the next forward needs the weights. */
 void unroll_end(Unroller *u)
 {
@@ -222,5 +254,6 @@ void unroll_end(Unroller *u)
     for (int s = 0; s < g->segments.count; s++)
         if (u->direction[s] >= 0)
             share(u, s);
+    encode(u);
     close_step(u);
 }

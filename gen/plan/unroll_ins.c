@@ -3,6 +3,7 @@
  * order of spans, gathers and reductions, its buffers. Out: instructions with complete
  * access lists, the only source of conflicts for placement and scheduling; bindings of
  * weights and gradients. */
+#include "ops/ops.h"
 #include "plan/unroll.h"
 
 #include <string.h>
@@ -88,6 +89,8 @@ static int used_buffer(const Unroller *u, const Instr *i, UseOf what)
            : what == USES_MOMENT1 ? u->moment1[i->segment]
            : what == USES_MOMENT2 ? u->moment2[i->segment]
            : what == USES_CONTROL ? u->control
+           : what == USES_LARGEST ? u->largest
+           : what == USES_SCALES  ? u->scales
                                   : u->staging;
 }
 
@@ -102,10 +105,16 @@ void unroll_uses(Unroller *u, Instr *i)
 
 /* ---- collectives of segments, what is kept, merges ------------------------------- */
 
+/* What spans read of a segment, at rest. */
+static int resting_buffer(const Unroller *u, int segment)
+{
+    return u->codes[segment] >= 0 ? u->codes[segment] : u->param_shard[segment];
+}
+
 static int weight_buffer(const Unroller *u, int pos, int segment)
 {
     if (!u->g->segments.items[segment].cut[HELD_PARAMS])
-        return u->param_shard[segment];
+        return resting_buffer(u, segment);
     for (int i = 0; i < u->n_inst; i++)
         if (u->inst[i].segment == segment && u->inst[i].first <= pos &&
             pos <= u->inst[i].last)
@@ -123,9 +132,9 @@ void unroll_gather(Unroller *u, const Instance *inst)
     if (u->variant == VARIANT_EVAL && i->phase != PHASE_FORWARD)
         i->phase = PHASE_EVALUATE;
     i->to = inst->buffer;
-    i->from = inst->from_kept ? u->kept[s->id] : u->param_shard[s->id];
+    i->from = inst->from_kept ? u->kept[s->id] : resting_buffer(u, s->id);
     i->group = inst->from_kept ? s->between : s->within;
-    i->dtype = s->dtype;
+    i->dtype = s->gathered;
     i->elems = s->elems / group_ranks(i->group);
     i->moved_bytes = (group_ranks(i->group) - 1) * i->elems * dtype_bytes(i->dtype);
     unroll_uses(u, i);
@@ -229,7 +238,7 @@ void unroll_merge(Unroller *u, int segment)
 /* ---- spans ----------------------------------------------------------------------- */
 
 static void bind(Unroller *u, int ins, int param, int buffer, int64_t offset_bytes,
-                 bool grad, bool add)
+                 BindOf of, bool add)
 {
     struct Binding *b;
     void *items = u->p->bindings;
@@ -239,7 +248,7 @@ static void bind(Unroller *u, int ins, int param, int buffer, int64_t offset_byt
     b->param = param;
     b->buffer = buffer;
     b->offset_bytes = offset_bytes;
-    b->grad = grad;
+    b->of = of;
     b->add = add;
 }
 
@@ -254,13 +263,19 @@ static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
             int buffer = weight_buffer(u, pos, param->segment);
             unroll_touch(u, i, buffer, false, false);
             bind(u, i->id, p, buffer,
-                 param->offset_elems * dtype_bytes(param->decl->dtype), false, false);
+                 param->offset_elems * dtype_bytes(param->decl->gathered), BIND_WEIGHT,
+                 false);
+        }
+        if (use->scales[ph][p]) {
+            unroll_touch(u, i, u->scales, false, false);
+            bind(u, i->id, p, u->scales, param->scale * dtype_bytes(ops_acc_dtype(u->g)),
+                 BIND_SCALE, false);
         }
         if (use->writes[ph][p]) {
             int buffer = u->grad[param->segment];
             unroll_touch(u, i, buffer, true, false);
             bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->reduce_dtype),
-                 true, u->param_written[param->id]);
+                 BIND_GRAD, u->param_written[param->id]);
             u->param_written[param->id] = true;
         }
     }

@@ -20,7 +20,7 @@ static int64_t between_nodes(const Gen *g, const Instr *i, Nodes nodes)
     int64_t size = group_ranks(i->group), near = group_ranks(i->group & nodes.near),
             far = size / near;
     int64_t dtype =
-        dtype_bytes(i->kind == INS_ALL_GATHER && s ? s->dtype : g->model.reduce_dtype);
+        dtype_bytes(i->kind == INS_ALL_GATHER && s ? s->gathered : g->model.reduce_dtype);
     int64_t from = nodes.two_hops ? far - 1 : size - near; /* peers */
 
     if (!s || far == 1)

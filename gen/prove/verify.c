@@ -6,6 +6,7 @@
  * share no code with the passes: they derive everything in another way. So they know
  * kinds of instructions by themselves, and take only names and streams from kinds.c.
  * verify_races.c checks placement and races. */
+#include "ops/ops.h"
 #include "plan/plan.h"
 #include "prove/verify.h"
 
@@ -55,13 +56,23 @@ static const char *check_bindings(Gen *g)
         if (!blk)
             return gen_printf(g, "%s has a binding", ins_label(g, i));
         const Param *param = &g->params.items[blk->param[b->param]];
-        int size = dtype_bytes(b->grad ? g->model.reduce_dtype : param->decl->dtype);
+        const Dtype dtype = b->of == BIND_GRAD    ? g->model.reduce_dtype
+                            : b->of == BIND_SCALE ? ops_acc_dtype(g)
+                                                  : param->decl->gathered;
+        const int size = dtype_bytes(dtype);
         const Buffer *buf = &p->bufs.items[b->buffer];
-        if (!ins_touches(i, b->buffer, b->grad)) {
+        if (!ins_touches(i, b->buffer, b->of == BIND_GRAD)) {
             return gen_printf(g, "%s binds %s in a buffer it does not touch",
                               ins_label(g, i), param->name);
         }
-        if (buf->segment != param->segment ||
+        if (b->of == BIND_SCALE) {
+            if (buf->kind != BUF_SCALES || param->scale < 0 ||
+                b->offset_bytes != param->scale * size || b->offset_bytes >= buf->bytes)
+                return gen_printf(g, "%s binds the scale of %s at the wrong place",
+                                  ins_label(g, i), param->name);
+            continue;
+        }
+        if (buf->segment != param->segment || buf->kind == BUF_SCALES ||
             b->offset_bytes != param->offset_elems * size ||
             b->offset_bytes + param->held_elems * size > buf->bytes) {
             return gen_printf(g, "%s binds %s at the wrong place", ins_label(g, i),
@@ -84,13 +95,15 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
     const Class *c = g->blocks.items[i->block].cls;
     const Span *s = ins_span(g, i);
     bool *reads = gen_alloc(g, (size_t)c->params.count + 1);
+    bool *scales = gen_alloc(g, (size_t)c->params.count + 1);
     bool *writes = gen_alloc(g, (size_t)c->params.count + 1);
     span_params_read(c, s, reads);
+    span_scales_read(c, s, scales);
     span_params_written(c, s, writes);
     for (; *next_binding < p->n_bindings && p->bindings[*next_binding].ins == i->id;
          ++*next_binding) {
         const struct Binding *b = &p->bindings[*next_binding];
-        bool *need = b->grad ? writes : reads;
+        bool *need = b->of == BIND_GRAD ? writes : b->of == BIND_SCALE ? scales : reads;
         if (!need[b->param]) {
             return gen_printf(g, "%s binds a parameter twice, or one it does not use",
                               ins_label(g, i));
@@ -98,7 +111,7 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
         need[b->param] = false;
     }
     for (int q = 0; q < c->params.count; q++) {
-        if (reads[q] || writes[q]) {
+        if (reads[q] || scales[q] || writes[q]) {
             return gen_printf(g, "%s: %s is not bound", ins_label(g, i),
                               c->params.items[q].name);
         }
@@ -147,7 +160,7 @@ static Sync find_sync(const Program *p, const Segment *s)
     }
     for (int k = 0; k < p->n_bindings; k++) {
         const struct Binding *b = &p->bindings[k];
-        if (b->grad && p->bufs.items[b->buffer].segment == s->id &&
+        if (b->of == BIND_GRAD && p->bufs.items[b->buffer].segment == s->id &&
             p->ins.items[b->ins].variant == VARIANT_LAST)
             y.last_write = b->ins > y.last_write ? b->ins : y.last_write;
     }
@@ -247,6 +260,9 @@ static const char *check_end(Gen *g)
             continue; /* verify_exchange does these */
         else if (i->kind == INS_GATHER_UPDATED || i->kind == INS_CLOSE)
             continue; /* check_shares does these */
+        else if (i->kind == INS_LARGEST || i->kind == INS_LARGEST_REDUCE ||
+                 i->kind == INS_ENCODE)
+            continue; /* verify_codes does these */
         else
             return gen_printf(g, "%s stands at the wrong place of END", ins_label(g, i));
     }
@@ -314,6 +330,7 @@ const char *verify_unroll(Gen *g)
     bad = bad ? bad : verify_prefetch(g);
     bad = bad ? bad : verify_exchange(g);
     bad = bad ? bad : check_shares(g);
+    bad = bad ? bad : verify_codes(g);
     bad = bad ? bad : verify_ctas(g);
     return bad ? bad : check_end(g);
 }
@@ -368,7 +385,8 @@ static const char *check_members(Gen *g, const Instr *i)
 {
     const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
     const Buffer *from = i->from >= 0 ? &g->prog.bufs.items[i->from] : NULL;
-    const bool all = i->kind == INS_NORM_REDUCE || i->kind == INS_FROM_OWNERS;
+    const bool all = i->kind == INS_NORM_REDUCE || i->kind == INS_FROM_OWNERS ||
+                     i->kind == INS_LARGEST_REDUCE;
     if (i->kind == INS_SPAN) {
         if (i->group != joined_by_span(g, i))
             return gen_printf(g, "%s does not join the ranks that share its parts",
@@ -489,7 +507,8 @@ void verify_after(Gen *g, const char *pass)
         {"schedule", verify_schedule},     {"place", verify_place},
         {"simulate", verify_simulate},
     };
-    static const char *const graph[] = {"graph", "grad", "split", "fuse", "span"};
+    static const char *const graph[] = {"graph", "grad", "encode",
+                                        "split", "fuse", "span"};
     for (size_t i = 0; i < sizeof graph / sizeof *graph; i++)
         if (!strcmp(pass, graph[i]))
             verify_graph(g, pass);

@@ -20,6 +20,7 @@ const char *verify_operands(Gen *g);                 /* likewise */
 const char *verify_ctas(Gen *g);                     /* likewise */
 const char *verify_matrices(Gen *g);                 /* after shard */
 const char *verify_exchange(Gen *g);                 /* of matrices, after unroll */
+const char *verify_codes(Gen *g);     /* verify_codes.c: codes of weights */
 bool verify_others(const Gen *g, int segment);       /* does it have more than matrices? */
 const char *verify_schedule(Gen *g);
 const char *verify_place(Gen *g);

@@ -339,10 +339,11 @@ static bool span_has(const Span *s, ArgKind kind, int index)
 static void check_args(const Lives *l, const Span *s)
 {
     static const ArgKind kind[] = {
-        [LOC_PARAM] = ARG_PARAMS,    [LOC_GRAD] = ARG_GRADS,  [LOC_IN] = ARG_IN,
-        [LOC_OUT] = ARG_OUT,         [LOC_DIN] = ARG_DIN,     [LOC_DOUT] = ARG_DOUT,
-        [LOC_DATA] = ARG_DATA,       [LOC_CONST] = ARG_CONST, [LOC_SAVED] = ARG_SAVED,
-        [LOC_SCRATCH] = ARG_SCRATCH, [LOC_LOSS] = ARG_LOSS,   [LOC_LOGITS] = ARG_LOGITS,
+        [LOC_PARAM] = ARG_PARAMS,  [LOC_SCALE] = ARG_PARAMS,    [LOC_GRAD] = ARG_GRADS,
+        [LOC_IN] = ARG_IN,         [LOC_OUT] = ARG_OUT,         [LOC_DIN] = ARG_DIN,
+        [LOC_DOUT] = ARG_DOUT,     [LOC_DATA] = ARG_DATA,       [LOC_CONST] = ARG_CONST,
+        [LOC_SAVED] = ARG_SAVED,   [LOC_SCRATCH] = ARG_SCRATCH, [LOC_LOSS] = ARG_LOSS,
+        [LOC_LOGITS] = ARG_LOGITS,
     };
 
     for (int i = 0; i < s->n_nodes; i++) {

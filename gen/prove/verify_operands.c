@@ -9,6 +9,7 @@
 #include "prove/verify.h"
 
 #define ONE(kind) (1u << BUF_##kind)
+#define GATHERABLE (ONE(PARAM_SHARD) | ONE(CODES) | ONE(KEPT))
 #define GRADS (ONE(GRAD_SHARD) | ONE(GRAD_ACCUM) | ONE(GRAD))
 
 typedef struct Want {
@@ -18,8 +19,8 @@ typedef struct Want {
 } Want;
 
 static const Want wants[N_INS_KINDS][8] = {
-    [INS_ALL_GATHER] = {{ONE(PARAM_SHARD) | ONE(KEPT), OF_SEGMENT, false, false},
-                        {ONE(PARAM_SHARD) | ONE(KEPT), OF_SEGMENT, false, true},
+    [INS_ALL_GATHER] = {{GATHERABLE, OF_SEGMENT, false, false},
+                        {GATHERABLE, OF_SEGMENT, false, true},
                         {ONE(GATHERED), OF_SEGMENT, true, false}},
     [INS_KEEP] = {{ONE(GATHERED), OF_SEGMENT, false, false},
                   {ONE(KEPT), OF_SEGMENT, true, false}},
@@ -43,6 +44,13 @@ static const Want wants[N_INS_KINDS][8] = {
                     {ONE(MOMENT2), OF_SEGMENT, true, false}},
     [INS_GATHER_UPDATED] = {{ONE(PARAM_SHARD), OF_SEGMENT, true, false},
                             {ONE(PARAM_SHARD), OF_SEGMENT, false, true}},
+    [INS_LARGEST] = {{ONE(PARAM_SHARD), OF_SEGMENT, false, false},
+                     {ONE(LARGEST), OF_NONE, true, false}},
+    [INS_LARGEST_REDUCE] = {{ONE(LARGEST), OF_NONE, true, false},
+                            {ONE(SCALES), OF_NONE, true, false}},
+    [INS_ENCODE] = {{ONE(PARAM_SHARD), OF_SEGMENT, false, false},
+                    {ONE(SCALES), OF_NONE, false, false},
+                    {ONE(CODES), OF_SEGMENT, true, false}},
     [INS_CLOSE] = {{ONE(PARAM_SHARD), OF_SHARED, false, false}},
     [INS_MOMENTUM] = {{ONE(GRAD_SHARD), OF_SEGMENT, false, false},
                       {ONE(CONTROL), OF_NONE, false, false},

@@ -78,12 +78,12 @@ static const char *verify_keys(Gen *g, const Segment *s)
     for (int i = 0; i < s->id; i++) {
         const Segment *o = &g->segments.items[i];
         if (o->unit == s->unit && o->trainable == s->trainable && o->dtype == s->dtype &&
-            o->axes == s->axes)
+            o->gathered == s->gathered && o->axes == s->axes)
             return gen_printf(g, "segments %s and %s have one key", o->name, s->name);
     }
     for (int i = 0; i < s->n_params; i++) {
         const Param *p = &g->params.items[s->params[i]];
-        if (p->decl->dtype != s->dtype) {
+        if (p->decl->dtype != s->dtype || p->decl->gathered != s->gathered) {
             return gen_printf(g, "segment %s of %s has %s of %s", s->name,
                               dtype_name(s->dtype), p->name, dtype_name(p->decl->dtype));
         }

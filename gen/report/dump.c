@@ -11,9 +11,9 @@
 
 static void put_place(Text *t, const Value *v)
 {
-    static const char *const names[] = {"nowhere", "param", "grad",  "in",    "out",
-                                        "d_in",    "d_out", "data",  "const", "saved",
-                                        "scratch", "loss",  "logits"};
+    static const char *const names[] = {"nowhere", "param",   "scale", "grad",  "in",
+                                        "out",     "d_in",    "d_out", "data",  "const",
+                                        "saved",   "scratch", "loss",  "logits"};
 
     if (v->loc == LOC_SAVED || v->loc == LOC_SCRATCH)
         text_printf(t, "%s@%s+%lld", v->name, names[v->loc], (long long)v->offset_bytes);
@@ -176,7 +176,8 @@ void dump_pass(Gen *g, const char *pass, Text *t)
     } else if (!strcmp(pass, "ops")) {
         dump_ops(g, t);
     } else if (!strcmp(pass, "graph") || !strcmp(pass, "grad") ||
-               !strcmp(pass, "split") || !strcmp(pass, "fuse")) {
+               !strcmp(pass, "encode") || !strcmp(pass, "split") ||
+               !strcmp(pass, "fuse")) {
         graph_text(g, t);
         if (!strcmp(pass, "fuse"))
             text_printf(t, "numerics %016llx\n", (unsigned long long)g->numerics_hash);

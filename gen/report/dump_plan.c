@@ -122,13 +122,14 @@ static void dump_program(Gen *g, Text *t, bool waits)
 static void dump_bindings(Gen *g, Text *t)
 {
     const Program *p = &g->prog;
+    static const char *const what[N_BINDS] = {"param", "scale", "grad"};
     text_printf(t, "bindings:\n");
     for (int k = 0; k < p->n_bindings; k++) {
         const struct Binding *b = &p->bindings[k];
         const Block *blk = &g->blocks.items[p->ins.items[b->ins].block];
-        text_printf(t, "  %4d %s %s = %s + %" PRId64 "%s\n", b->ins,
-                    b->grad ? "grad" : "param", blk->cls->params.items[b->param].ident,
-                    p->bufs.items[b->buffer].name, b->offset_bytes, b->add ? " add" : "");
+        text_printf(t, "  %4d %s %s = %s + %" PRId64 "%s\n", b->ins, what[b->of],
+                    blk->cls->params.items[b->param].ident, p->bufs.items[b->buffer].name,
+                    b->offset_bytes, b->add ? " add" : "");
     }
 }
 

@@ -18,6 +18,7 @@ static PlanFor for_of(BufKind kind)
 {
     switch (kind) {
     case BUF_PARAM_SHARD:
+    case BUF_CODES:
         return FOR_PARAMS;
     case BUF_MASTER:
     case BUF_MOMENT1:

@@ -311,8 +311,8 @@ void rt_comm_end(Rt *rt)
 void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    const int64_t bytes =
-        s->elems / rt_group_ranks(s->between) * (int64_t)rt_dtype_bytes(s->dtype);
+    const int64_t bytes = s->elems / rt_group_ranks(s->between) *
+                          (int64_t)rt_dtype_bytes(rt_gathered_dtype(s));
     const int part = rt_group_index(s->between, rt->rank);
     memcpy(rt_symmetric(rt, kept), rt_local(rt, gathered + part * bytes), (size_t)bytes);
 }

@@ -179,10 +179,15 @@ RT_DEVICE void rt_warp_sync(void)
 /* Is p true on every lane? */
 #define rt_warp_all(p) __all_sync(0xffffffffu, p)
 
-/* Integers only, because their sum does not depend on the order. */
+/* Integers only, because their sum and their maximum do not depend on the order. */
 RT_DEVICE void rt_atomic_add_u64(uint64_t *p, uint64_t v)
 {
     atomicAdd((unsigned long long *)p, (unsigned long long)v);
+}
+
+RT_DEVICE void rt_atomic_max_i32(int32_t *p, int32_t v)
+{
+    atomicMax(p, v);
 }
 
 /* ---- functions: float, and double without f -------------------------------------- */

@@ -156,6 +156,8 @@ typedef struct RtTransport {
     void (*sum)(Rt *rt, int stream, const RtOp *op);
     /* Sums over all ranks, in place, on the gather stream: the control area's words, losses. */
     void (*control)(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses);
+    /* The largest of all ranks, likewise. */
+    void (*largest)(Rt *rt, int32_t *words, int64_t n_words);
     void (*check)(const Rt *rt); /* ends the rank if a collective has failed */
     void (*close)(Rt *rt);
 } RtTransport;

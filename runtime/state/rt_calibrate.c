@@ -307,7 +307,7 @@ static int64_t choose_collective(Bench *b, bool gather, int64_t bytes)
     const int segment = largest_segment(t);
     const RtSegment *s = &t->segments[segment];
     const int ranks = rt_group_ranks(s->within);
-    const RtDtype dtype = gather ? s->dtype : t->reduce_dtype;
+    const RtDtype dtype = gather ? rt_gathered_dtype(s) : t->reduce_dtype;
     const int64_t size = (int64_t)rt_dtype_bytes(dtype);
     const Range control = {t->control_offset, RT_CONTROL_BYTES(t->micro_batches)};
     const Range gap = largest_gap(t->symmetric_bytes, &control, 1);
@@ -340,7 +340,8 @@ static int measure_collectives(Bench *b, bool gather, Moved *moved)
     const RtTrainer *t = b->rt->trainer;
     const RtSegment *s = &t->segments[largest_segment(t)];
     const int64_t most =
-        s->elems * (gather ? (int64_t)rt_dtype_bytes(s->dtype) : rt_sum_bytes(t));
+        s->elems *
+        (gather ? (int64_t)rt_dtype_bytes(rt_gathered_dtype(s)) : rt_sum_bytes(t));
     int n = 0;
     for (int64_t bytes = LEAST_BYTES; s->within != 0 && n < MAX_SIZES; bytes *= 4) {
         const bool last = bytes >= most;

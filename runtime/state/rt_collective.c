@@ -19,14 +19,14 @@ static void *landing(const Rt *rt, int64_t out)
 #endif
 }
 
-static void gather_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, int64_t from,
-                         void *to)
+static void gather_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, RtDtype dtype,
+                         int64_t from, void *to)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
     rt_collective_start(rt, RT_GATHER,
                         (RtOp){.kind = kind,
                                .group = group,
-                               .dtype = s->dtype,
+                               .dtype = dtype,
                                .elems = s->elems / rt_group_ranks(group),
                                .from = from,
                                .to = to,
@@ -36,20 +36,22 @@ static void gather_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, int6
 void rt_all_gather_start(Rt *rt, int segment, int64_t out)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    gather_start(rt, RT_OP_GATHER, segment, s->within, s->param_shard, landing(rt, out));
+    gather_start(rt, RT_OP_GATHER, segment, s->within, rt_gathered_dtype(s),
+                 rt_gathered_part(s), landing(rt, out));
 }
 
 void rt_gather_updated_start(Rt *rt, int segment)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    gather_start(rt, RT_OP_GATHER_IN_PLACE, segment, s->within, s->param_shard,
+    gather_start(rt, RT_OP_GATHER_IN_PLACE, segment, s->within, s->dtype, s->param_shard,
                  rt_symmetric(rt, s->param_shard));
 }
 
 void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    gather_start(rt, RT_OP_GATHER, segment, s->between, kept, landing(rt, out));
+    gather_start(rt, RT_OP_GATHER, segment, s->between, rt_gathered_dtype(s), kept,
+                 landing(rt, out));
 }
 
 static void sum_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, int ctas,

@@ -94,6 +94,8 @@ void rt_complete_weights(Rt *rt)
             rt_wait_gather(rt, i);
         }
     }
+    if (t->encode != NULL)
+        t->encode(rt);
     rt_comm_drain(rt);
     st->gathered_bytes = st->node_bytes = 0; /* these count what steps move */
 }

@@ -16,7 +16,7 @@
 
 size_t rt_dtype_bytes(RtDtype d)
 {
-    return d == RT_F64 ? 8 : d == RT_F32 ? 4 : 2;
+    return d == RT_F64 ? 8 : d == RT_F32 ? 4 : d == RT_E4M3 || d == RT_E5M2 ? 1 : 2;
 }
 
 static int64_t shard_first(const Rt *rt, const RtSegment *s)
@@ -226,6 +226,23 @@ void rt_held_runs(const Rt *rt, int param, const RtBox *box, RtRunFn fn, void *c
     const RtTrainer *t = rt->trainer;
     const RtSegment *s = &t->segments[t->params[param].segment];
     rt_box_runs(t, param, box, rt_coordinate(s, rt->rank), fn, ctx);
+}
+
+void rt_resting_runs(const Rt *rt, int segment, bool all, RtRestingFn fn, void *ctx)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtSegment *s = &t->segments[segment];
+    const int64_t first = shard_first(rt, s), base = s->params_whole ? 0 : first;
+    const int64_t lo = all ? base : first;
+    const int64_t hi = all && s->params_whole ? s->elems : first + s->shard_elems;
+    for (int i = 0; i < s->n_params; i++) {
+        const RtParam *p = &t->params[t->segment_params[s->first_param + i]];
+        const int64_t end = p->offset_elems + rt_held_elems(s, p);
+        const int64_t from = p->offset_elems > lo ? p->offset_elems : lo;
+        const int64_t to = end < hi ? end : hi;
+        if (from < to)
+            fn(ctx, p, from - base, to - from);
+    }
 }
 
 /* Elements lo to hi of a segment; base: where this rank's buffers start. */

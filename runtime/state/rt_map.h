@@ -40,6 +40,19 @@ void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
  * the shard allows, and starts a chunk, however many ranks hold the boxes. */
 void rt_shard_stored(const Rt *rt, int segment, RtRunFn fn, void *ctx);
 void rt_share_stored(const Rt *rt, int segment, RtRunFn fn, void *ctx);
+/* Calls fn for each parameter of which this rank holds weights of the segment: all that it holds, or
+ * those of its shard. at: the first one's place in param_shard, in elements. Zeros may be among them. */
+typedef void (*RtRestingFn)(void *ctx, const RtParam *p, int64_t at, int64_t elems);
+void rt_resting_runs(const Rt *rt, int segment, bool all, RtRestingFn fn, void *ctx);
+/* What is gathered, and where it is in the symmetric space. */
+static inline RtDtype rt_gathered_dtype(const RtSegment *s)
+{
+    return s->encoded ? RT_E4M3 : s->dtype;
+}
+static inline int64_t rt_gathered_part(const RtSegment *s)
+{
+    return s->encoded ? s->codes : s->param_shard;
+}
 /* The rows of its parameter that form a matrix, which the optimizer treats as a whole. */
 RtBox rt_matrix_box(const RtTrainer *t, const RtMatrix *m);
 /* Calls fn for each RT_WINDOW_ELEMS of the run: elements from .. from + n of it. */

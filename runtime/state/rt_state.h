@@ -56,7 +56,8 @@ void rt_scale_step(Rt *rt);     /* at the end of a step, after its log */
 /* ---- rt_init.c, rt_hash.c, rt_debug.c -------------------------------------------- */
 
 void rt_init_weights(Rt *rt);
-/* If each rank holds all weights: fetches the parts that others wrote. Collective. */
+/* If each rank holds all weights: fetches the parts that others wrote. Then makes all codes.
+ * Collective. */
 void rt_complete_weights(Rt *rt);
 /* base[i] = x in dtype d. rest: it is the weight of an f32 master, which may keep the remainder. */
 void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest);

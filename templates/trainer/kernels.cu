@@ -13,6 +13,10 @@
 #define ${reduce_dtype}_SUMS /* what gradients are summed in */
 #include "rt_device.h"
 #include "rt_kernels.h" /* the runtime's own: sums, norms */
+//@ if scales_buffer then
+#define ${param_dtype}_WEIGHTS
+#include "rt_fp8_kernels.h" /* and codes of weights */
+//@ end
 //@ local included = {}
 //@ for _, k in ipairs(kernels) do
 //@ for line in string.gmatch("\n" .. k.text, "\n(#include [^\n]+)") do

@@ -22,11 +22,17 @@
 
 //@ for _, c in ipairs(classes) do
 //@ local width = widest(c.params, function(p) return p.ident end)
+//@ local scales = widest(c.params, function(p) return p.scale or "" end)
 //@ if c.has_params then
 /* Weights of a block of class ${c.name}, as gathered: ${param_dtype_name}. */
 struct ${c.name}_params {
 //@ for _, p in ipairs(c.params) do
     const ${p.type} *${left(p.ident .. ";", width + 1)} /* ${p.shape} */
+//@ end
+//@ for _, p in ipairs(c.params) do
+//@ if p.scale then
+    const ${p.scale_type} *${left(p.scale .. ";", scales + 1)} /* [1]: of its codes */
+//@ end
 //@ end
 };
 

@@ -326,6 +326,7 @@ ${section("the end of the step")}
 static void update(Rt *rt)
 {
 //@ local places = { update = "AT_UPDATE", gather_updated = "AT_UPDATE", close = "AT_UPDATE" }
+//@ places.largest, places.largest_reduce, places.encode = "AT_UPDATE", "AT_UPDATE", "AT_UPDATE"
 //@ local at, matrices
 //@ for _, line in ipairs(lines) do
 //@ if line.batch then
@@ -352,12 +353,36 @@ static void update(Rt *rt)
     rt_update_segment(rt, ${line.segment}, optimizer_update);
 //@ elseif line.kind == "gather_updated" then
     rt_gather_updated_start(rt, ${line.segment});
+//@ elseif line.kind == "largest" then
+    rt_largest_add(rt, ${line.segment});
+//@ elseif line.kind == "largest_reduce" then
+    rt_largest_reduce(rt);
+//@ elseif line.kind == "encode" then
+    rt_encode_segment(rt, ${line.segment});
 //@ elseif line.kind ~= "reduce" and line.kind ~= "close" then
 //@ error("a " .. tostring(line.kind) .. " after the last micro-step")
 //@ end
 //@ end
 //@ end
 }
+//@ if scales_buffer then
+
+/* Codes of all weights that are gathered so, before the first step. */
+void trainer_encode(Rt *rt)
+{
+//@ for _, s in ipairs(segments) do
+//@ if s.codes then
+    rt_largest_add(rt, ${s.macro});
+//@ end
+//@ end
+    rt_largest_reduce(rt);
+//@ for _, s in ipairs(segments) do
+//@ if s.codes then
+    rt_encode_segment(rt, ${s.macro});
+//@ end
+//@ end
+}
+//@ end
 //@ if #batches > 0 then
 
 /* What the optimizer computes of whole matrices: each is one rank's work, whoever holds its

@@ -50,7 +50,8 @@ ${section("segments")}
 //@ if s[k] > 0 then fields[#fields + 1] = "." .. k .. " = " .. s[k] end
 //@ end
 //@ if s.params_whole then fields[#fields + 1] = ".params_whole = true" end
-//@ for _, k in ipairs { "param_shard", "master", "moment1", "moment2", "grad_shard", "grad_accum", "partials", "direction" } do
+//@ if s.codes then fields[#fields + 1] = ".encoded = true" end
+//@ for _, k in ipairs { "param_shard", "codes", "master", "moment1", "moment2", "grad_shard", "grad_accum", "partials", "direction" } do
 //@ local place = s[k]
 //@ if place and string.sub(place, -#x - 1) == "_" .. x then place = string.sub(place, 1, -#x - 1) .. "##X" end
 //@ if place then fields[#fields + 1] = "." .. k .. " = " .. place end
@@ -164,6 +165,11 @@ static const RtPart parts[${#parts}] = {
 #define BOXES(n, inner, dim) .boxes = n, .inner_boxes = inner, .cut_dim = dim
 #define SECTIONS(...) .n_sections = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .sections = (const int64_t[]){ __VA_ARGS__ }
 //@ end
+//@ local has_scales
+//@ for _, p in ipairs(params) do has_scales = has_scales or p.scale >= 0 end
+//@ if has_scales then
+#define SCALE(n) .scale = n
+//@ end
 //@ if #batches > 0 then
 #define MATRICES(first, n) .first_matrix = first, .n_matrices = n
 //@ end
@@ -172,6 +178,7 @@ static const RtPart parts[${#parts}] = {
 //@ return p.kind .. (p.boxes > 1 and ", BOXES(" .. p.boxes .. ", " .. p.inner_boxes .. ", " .. p.cut_dim .. ")" or p.cut_dim > 0 and ", .cut_dim = " .. p.cut_dim or "") ..
 //@     (p.sections and ", SECTIONS(" .. p.sections .. ")" or "") ..
 //@     (#p.parts > 0 and ", PARTS(" .. p.first_part .. ", " .. #p.parts .. ")" or "") ..
+//@     (p.scale >= 0 and ", SCALE(" .. p.scale .. ")" or "") ..
 //@     (p.n_matrices > 0 and ", MATRICES(" .. p.first_matrix .. ", " .. p.n_matrices .. ")" or "") .. "),"
 //@ end
 //@ local p_name = column_left(params, function(p) return cstr(p.name) .. "," end)

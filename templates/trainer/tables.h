@@ -23,6 +23,9 @@
 #define trainer_numerics trainer_numerics_${identity} /* checkpoint.c */
 #define trainer_step     trainer_step_${identity}     /* step.c */
 #define trainer_setup    trainer_setup_${identity}    /* bind.c */
+//@ if scales_buffer then
+#define trainer_encode   trainer_encode_${identity}   /* step.c */
+//@ end
 #define trainer_timed    trainer_timed_${identity}    /* calibrate.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
@@ -112,6 +115,9 @@ extern const RtTimed trainer_timed[]; /* kernels alone, to be measured */
 
 /* step.c */
 void trainer_step(Rt *rt);  /* one step of the optimizer */
+//@ if scales_buffer then
+void trainer_encode(Rt *rt); /* codes of all weights, before the first step */
+//@ end
 //@ if logits_buffer then
 void trainer_evaluate(Rt *rt); /* the loss of a micro-batch, the logits of one token */
 //@ end

@@ -155,6 +155,11 @@ static const RtTrainer trainer = {
     .logits_offset = ${logits_buffer},
 //@ end
     .control_offset = ${control_buffer},
+//@ if scales_buffer then
+    .largest_offset = ${largest_buffer},
+    .scales_offset = ${scales_buffer},
+    .n_scales = ${largest_bytes // 4},
+//@ end
 //@ if staging_buffer then
     .staging_offset = ${staging_buffer},
     .staging_bytes = ${staging_bytes},
@@ -177,6 +182,9 @@ static const RtTrainer trainer = {
     .numerics = trainer_numerics,
 
     .setup = trainer_setup,
+//@ if scales_buffer then
+    .encode = trainer_encode,
+//@ end
     .step = trainer_step,
 //@ if logits_buffer then
     .evaluate = trainer_evaluate,

@@ -47,7 +47,7 @@ void __wrap_shard_params(Gen *g)
         if (number("BOXES", 1) > 1)
             cut(p, number("BOXES", 1), m->axis[AXIS_TENSOR].bits);
         if (number("WIDE", 0) && p->decl->n_dims == 1)
-            p->decl->dtype = DT_F32;
+            p->decl->dtype = p->decl->gathered = DT_F32;
     }
     __real_shard_params(g);
 }

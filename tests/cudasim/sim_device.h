@@ -174,6 +174,7 @@ RT_DEVICE void rt_write_16(void *global, const uint32_t word[4])
 #define rt_cp_async_commit sim_cp_async_commit
 #define rt_cp_async_wait(n) sim_cp_async_wait(n)
 #define rt_atomic_add_u64 sim_atomic_add_u64
+#define rt_atomic_max_i32 sim_atomic_max_i32
 
 /* ---- functions: the C library's -------------------------------------------------- */
 

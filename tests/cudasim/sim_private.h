@@ -139,6 +139,7 @@ void sim_cp_async_16(void *to, const void *from, int valid_bytes);
 void sim_cp_async_commit(void);
 void sim_cp_async_wait(int64_t n);
 void sim_atomic_add_u64(uint64_t *p, uint64_t v);
+void sim_atomic_max_i32(int32_t *p, int32_t v);
 
 /* ---- sim_access.c ---------------------------------------------------------------- */
 

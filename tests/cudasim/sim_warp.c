@@ -195,3 +195,9 @@ void sim_atomic_add_u64(uint64_t *p, uint64_t v)
     sim_touch_atomic(p, 8, __builtin_return_address(0));
     *p += v; /* one OS thread */
 }
+
+void sim_atomic_max_i32(int32_t *p, int32_t v)
+{
+    sim_touch_atomic(p, 4, __builtin_return_address(0));
+    *p = v > *p ? v : *p;
+}

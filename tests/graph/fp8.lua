@@ -74,36 +74,61 @@ local function run_class(class, values)
     graph.run(class.backward, values, class)
 end
 
-local function check_class(plain, fp8, setup)
+-- What a step leaves in place of the weights that are gathered as codes.
+local scale_fault = 1
+local function encode(class, values)
+    for _, p in ipairs(class.params) do
+        local scale, one = p.ident .. "_scale", { 1, elems = 1 }
+        if p.gathered then
+            graph.run({ { op = "fp8_scale", ins = { p.ident }, attrs = { to = p.gathered },
+                          out = { { name = scale, shape = one, dtype = "f32" } } } }, values, class)
+            values[scale][1] = values[scale][1] * scale_fault
+            graph.run({ { op = "fp8_rows", ins = { p.ident, scale }, attrs = { to = p.gathered },
+                          out = { { name = "codes", shape = p.shape, dtype = p.gathered } } } }, values, class)
+            values[p.ident] = values.codes
+        end
+    end
+end
+
+local function check_class(plain, fp8, codes, setup)
     local values, bad, count = graph.inputs_of(plain, setup), {}, 0
     for i, d in ipairs(plain.returns) do -- gradients of outputs are inputs of the backward
         values["d_" .. d.name] = graph.fill(d.shape, function() return graph.random() - 0.5 end)
     end
-    local others = {}
-    for k, v in pairs(values) do others[k] = v end
+    local others, encoded, weights = {}, {}, {}
+    for k, v in pairs(values) do others[k], encoded[k] = v, v end
+    for _, p in ipairs(codes.params) do weights[p.ident] = p.gathered end
     run_class(plain, values)
     run_class(fp8, others)
-    for name, v in pairs(values) do
-        local o = others[name]
-        if not o then bad[#bad + 1] = name .. ": the graph with fp8 does not have it" end
-        count = count + (o and 1 or 0)
-        for k = 1, o and #v or 0 do
-            if v[k] ~= o[k] then
-                bad[#bad + 1] = ("%s[%d]: %.17g, not %.17g"):format(name, k, o[k], v[k])
-                break
+    encode(codes, encoded)
+    run_class(codes, encoded)
+    local function compare(with, of, without)
+        for name, v in pairs(values) do
+            local o = of[name]
+            if without[name] then goto next end
+            if not o then bad[#bad + 1] = name .. ": the graph " .. with .. " does not have it" end
+            count = count + (o and 1 or 0)
+            for k = 1, o and #v or 0 do
+                if v[k] ~= o[k] then
+                    bad[#bad + 1] = ("%s[%d] %s: %.17g, not %.17g"):format(name, k, with, o[k], v[k])
+                    break
+                end
             end
+            ::next::
         end
     end
+    compare("with fp8", others, {})
+    compare("with codes", encoded, weights)
     table.sort(bad)
     return bad, count
 end
 
-local function all(setup_nodes, plain, fp8)
+local function all(setup_nodes, plain, fp8, codes)
     local bad, count, setup = {}, 0, {}
     graph.run(setup_nodes, setup)
     products = 0
     for i, class in ipairs(plain) do
-        local of, n = check_class(class, fp8[i], setup)
+        local of, n = check_class(class, fp8[i], codes[i], setup)
         table.move(of, 1, #of, #bad + 1, bad)
         count = count + n
     end
@@ -112,16 +137,18 @@ end
 
 local setup_nodes, plain = graph.parse(arg[2])
 local _, fp8 = graph.parse(arg[3])
+local _, codes = graph.parse(arg[4])
 local planted = {
     { "the weight in e5m2", function() operands.linear.w, operands.conv1d.w = "e5m2", "e5m2" end },
     { "x in e5m2", function() operands.linear_dw.x, operands.conv1d_dw.x = "e5m2", "e5m2" end },
     { "dy in e4m3", function() operands.linear_dx.dy, operands.conv1d_dx.dy = "e4m3", "e4m3" end },
+    { "codes by another scale", function() scale_fault = 8 end },
     { "no tie to even", function()
         graph.options.round = function(dtype, v) return forms[dtype] and to_form(dtype, v * 1.001) or v end
     end },
 }
-local bad, count = all(setup_nodes, plain, fp8)
-if arg[4] == "faults" then
+local bad, count = all(setup_nodes, plain, fp8, codes)
+if arg[5] == "faults" then
     for _, fault in ipairs(planted) do
         local before = {}
         for name, forms_of in pairs(operands) do
@@ -130,11 +157,11 @@ if arg[4] == "faults" then
         end
         local round = graph.options.round
         fault[2]()
-        if #all(setup_nodes, plain, fp8) == 0 then bad[#bad + 1] = "missed: " .. fault[1] end
+        if #all(setup_nodes, plain, fp8, codes) == 0 then bad[#bad + 1] = "missed: " .. fault[1] end
         for name, forms_of in pairs(before) do
             for k, v in pairs(forms_of) do operands[name][k] = v end
         end
-        graph.options.round = round
+        graph.options.round, scale_fault = round, 1
     end
 end
 print(("%s: %d values, %d products"):format(#bad == 0 and "good" or "bad", count, products))

@@ -9,9 +9,10 @@ fp8_of() { # NAME ARGS...
     local name="fp8: $1"
     shift
     "$FSDPGEN" "$@" --dump=grad >"$WORK/grad" 2>"$WORK/err" &&
-        "$FSDPGEN" "$@" --dump=grad --set dtypes.linear=fp8 >"$WORK/fp8" 2>"$WORK/err" ||
+        "$FSDPGEN" "$@" --dump=grad --set dtypes.linear=fp8 >"$WORK/fp8" 2>"$WORK/err" &&
+        "$FSDPGEN" "$@" --dump=encode --set dtypes.linear=fp8 >"$WORK/codes" 2>"$WORK/err" ||
         { bad "$name" "$WORK/err"; return; }
-    check "$name" "$WORK/lua_run" "$here/fp8.lua" "$ops" "$WORK/grad" "$WORK/fp8" faults
+    check "$name" "$WORK/lua_run" "$here/fp8.lua" "$ops" "$WORK/grad" "$WORK/fp8" "$WORK/codes" faults
 }
 
 # fp8_says NAME TEXT ARGS...
@@ -56,6 +57,21 @@ OP
         --set model.ffn=48 --dump=grad --set dtypes.linear=fp8 >"$WORK/fp8" 2>"$WORK/err"
     check "fp8: calls that omit different inputs are two" \
         [ "$(grep -c '= plus(' "$WORK/fp8") $(grep -c '= plus(.*, -, ' "$WORK/fp8")" = "8 4" ]
+    # a weight that one call rounds otherwise is gathered as it is
+    small=(--set seq=16 --set micro_batch=1 --set model.dim=32 --set model.layers=1 --set model.vocab=48
+        --set model.head_dim=16 --set model.ffn=48 --set dtypes.linear=fp8 --dump=encode)
+    "$FSDPGEN" "$models/tiny_llama.lua" "${small[@]}" >"$WORK/codes" 2>"$WORK/err"
+    check "fp8: a layer's four weights are gathered in fp8" test "$(grep -c ' gathered e4m3' "$WORK/codes")" = 4
+    mkdir -p "$WORK/wide/linear" "$WORK/seven/fp8_rows"
+    sed 's/g\.fp8_scale { n\.w }/g.fp8_scale { n.w, to = "e5m2" }/
+         s/g\.fp8_rows { n\.w, sb }/g.fp8_rows { n.w, sb, to = "e5m2" }/' "$ops/linear/op.lua" >"$WORK/wide/linear/op.lua"
+    check "fp8: weights that a call rounds to e5m2" "$FSDPGEN" "$models/tiny_llama.lua" --ops "$WORK/wide" "${small[@]}"
+    check "fp8: are gathered as they are" [ "$(grep -c 'to="e5m2"' "$WORK/check.log") $(grep -c ' gathered ' "$WORK/check.log")" = "20 0" ]
+    cp "$ops/fp8_rows/cpu.c" "$WORK/seven/fp8_rows"
+    sed 's/^    encoded = .*/    encoded = function(g, n) return 7 end,/' "$ops/fp8_rows/op.lua" >"$WORK/seven/fp8_rows/op.lua"
+    "$FSDPGEN" "$models/tiny_llama.lua" --ops "$WORK/seven" "${small[@]}" >"$WORK/codes" 2>"$WORK/err"
+    check "fp8: an encoded that returns a number" \
+        grep -qF "fp8_rows: its encoded returns 7, not a table of its outputs or nil" "$WORK/err"
 else
     bad "lua_run.c" "$WORK/err"
 fi

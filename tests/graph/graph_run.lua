@@ -94,7 +94,7 @@ local function parse(file)
             local p, shape = line:match("^  param (%S+) (%b[])")
             local ident = p:gsub("%.", "_")
             class.params[#class.params + 1] = { name = p, ident = ident, shape = dims_of(shape),
-                                                part = part_of(line) }
+                                                part = part_of(line), gathered = line:match(" gathered (%w+)") }
         elseif line:find("^  takes ") or line:find("^  returns ") then
             local what, v, _, shape = line:match("^  (%a+) ([%w_]+) (%w+) (%b[])")
             table.insert(class[what], { name = v, shape = dims_of(shape), part = part_of(line) })
@@ -229,6 +229,7 @@ local function inputs_of(class, setup, like)
     end
     for _, p in ipairs(class.params) do
         values[p.ident] = fill(p.shape, function() return random() - 0.5 end)
+        if p.gathered then values[p.ident .. "_scale"] = fill({ 1, elems = 1 }, function() return 0.25 end) end
     end
     for _, t in ipairs(class.takes) do
         values[t.name] = fill(t.shape, function() return 2 * random() - 1 end)

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- parts.lua OPS_FOLDERS GRAD_DUMP SPLIT_DUMP [faults]: does a graph in parts compute what the graph
--- without does? In: what --dump=grad and --dump=split print, in parts along one axis or two. Both run on
+-- parts.lua OPS_FOLDERS ENCODE_DUMP SPLIT_DUMP [faults]: does a graph in parts compute what the graph
+-- without does? In: what --dump=encode and --dump=split print, in parts along one axis or two. Both run on
 -- the same random values, in f64, by the ops' references: the second part by part, with meets between
 -- parts that differ along one axis. Every value that both
 -- have, every gradient and the loss must agree within 1e-12 of its largest number; rows that are looked
@@ -305,7 +305,7 @@ local function faults_of(class)
             end
         end
     end
-    local scales = {} -- of which some are the same in all parts
+    local scales = {}
     for _, nodes in ipairs { class.forward, class.backward } do
         for i, node in ipairs(nodes) do
             if is_meet(node) and node.attrs.from == "partial" then
@@ -330,8 +330,8 @@ local function faults_of(class)
         end
     end
     if #scales > 0 then
-        list[#list + 1] = { "scales of parts", function()
-            for _, attrs in ipairs(scales) do attrs.from = "whole" end
+        list[#list + 1] = { "scales of parts are added", function() -- some are the same in all parts
+            for _, attrs in ipairs(scales) do attrs.from = "partial" end
             return function()
                 for _, attrs in ipairs(scales) do attrs.from = "largest" end
             end

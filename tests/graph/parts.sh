@@ -6,16 +6,16 @@
 parts_of() {
     local name="$1, parts of $2" parts=$2 faults=$3
     shift 3
-    "$FSDPGEN" "$@" --dump=grad >"$WORK/grad" 2>"$WORK/err" &&
+    "$FSDPGEN" "$@" --dump=encode >"$WORK/whole" 2>"$WORK/err" &&
         "$FSDPGEN" "$@" --dump=split --set "parts={$parts}" >"$WORK/split" 2>"$WORK/err" ||
         { bad "$name" "$WORK/err"; return; }
     if [ "$parts" = tensor=1 ]; then
-        check "$name" cmp "$WORK/grad" "$WORK/split"
+        check "$name" cmp "$WORK/whole" "$WORK/split"
         return
     fi
-    check "$name" "$WORK/lua_run" "$here/parts.lua" "$ops" "$WORK/grad" "$WORK/split"
+    check "$name" "$WORK/lua_run" "$here/parts.lua" "$ops" "$WORK/whole" "$WORK/split"
     [ "$faults" = 1 ] && check "$name: planted faults" "$WORK/lua_run" "$here/parts.lua" "$ops" \
-        "$WORK/grad" "$WORK/split" faults
+        "$WORK/whole" "$WORK/split" faults
 }
 
 # pick NAME N...: one of several

@@ -308,8 +308,11 @@ static void run_events(Machine *m)
 static int64_t staged_bytes(const Machine *m)
 {
     int64_t most = m->p->bufs.items[interp_find_buffer(m, BUF_CONTROL, -1)].bytes;
+    const int largest = interp_find_buffer(m, BUF_LARGEST, -1);
     for (int s = 0; s < m->g->segments.count; s++)
         most = max_i64(most, m->g->segments.items[s].shard_elems * 8);
+    if (largest >= 0)
+        most = max_i64(most, m->p->bufs.items[largest].bytes);
     return most * m->w;
 }
 
@@ -375,6 +378,8 @@ void interpret_steps(Gen *g, Interpretation *run)
         make_rank(&m, q);
         interp_init_params(&m, q);
     }
+    if (!run->fault)
+        interp_encode_all(&m);
     for (m.step = 0; m.step < run->steps && !run->fault; m.step++) {
         begin_step(&m);
         run_events(&m);

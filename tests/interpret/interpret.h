@@ -13,7 +13,7 @@ typedef struct SpanCall {
     const Class *cls;
     const Span *span;
     int rank, block;
-    const char **weight;
+    const char **weight, **scale;
     char **grad;
     bool *grad_add; /* adds into what is there */
     char *in[MAX_DIMS], *out[MAX_DIMS], *d_in[MAX_DIMS], *d_out[MAX_DIMS];

@@ -56,6 +56,9 @@ double interp_load(Dtype d, const void *p, int64_t i)
         return load_f16(((const uint16_t *)p)[i]);
     case DT_I32:
         return ((const int32_t *)p)[i];
+    case DT_E4M3:
+    case DT_E5M2:
+        return interp_load_fp8(d, ((const uint8_t *)p)[i]);
     default:
         gen_die("dtype %s", dtype_name(d));
     }
@@ -83,6 +86,10 @@ void interp_store(Dtype d, void *p, int64_t i, double v)
         return;
     case DT_I32:
         ((int32_t *)p)[i] = (int32_t)v;
+        return;
+    case DT_E4M3:
+    case DT_E5M2:
+        ((uint8_t *)p)[i] = interp_store_fp8(d, v);
         return;
     default:
         gen_die("dtype %s", dtype_name(d));
@@ -368,6 +375,11 @@ void interp_read_peer(Machine *m, int rank, int e, int peer)
             (size_t)m->p->bufs.items[interp_find_buffer(m, BUF_CONTROL, -1)].bytes;
         memcpy(r->staged[i->stream] + (size_t)peer * bytes,
                interp_at(m, peer, interp_find_buffer(m, BUF_CONTROL, -1)), bytes);
+    } else if (i->kind == INS_LARGEST_REDUCE) {
+        int largest = interp_find_buffer(m, BUF_LARGEST, -1);
+        size_t bytes = (size_t)m->p->bufs.items[largest].bytes;
+        memcpy(r->staged[i->stream] + (size_t)peer * bytes, interp_at(m, peer, largest),
+               bytes);
     } else {
         size_t bytes = (size_t)(i->elems * dtype_bytes(i->dtype));
         size_t part =
@@ -446,10 +458,11 @@ static void run_close(Machine *m, int rank, const Instr *i)
 void interp_compute(Machine *m, int rank, int e)
 {
     static void (*const run[N_INS_KINDS])(Machine * m, int rank, const Instr *i) = {
-        [INS_KEEP] = run_keep,     [INS_NORM] = run_norm,
-        [INS_UPDATE] = run_update, [INS_MOMENTUM] = interp_momentum,
-        [INS_STEP] = interp_step,  [INS_MATRICES] = interp_matrices,
-        [INS_CLOSE] = run_close,
+        [INS_KEEP] = run_keep,        [INS_NORM] = run_norm,
+        [INS_UPDATE] = run_update,    [INS_MOMENTUM] = interp_momentum,
+        [INS_STEP] = interp_step,     [INS_MATRICES] = interp_matrices,
+        [INS_CLOSE] = run_close,      [INS_LARGEST] = interp_largest,
+        [INS_ENCODE] = interp_encode,
     };
     static void (*const run_turn[N_INS_KINDS])(Machine * m, int rank, int e) = {
         [INS_SPAN] = interp_run_span, [INS_MERGE] = run_merge};
@@ -467,6 +480,8 @@ void interp_end_collective(Machine *m, int rank, int e)
     const Instr *i = instr(m, e);
     if (i->kind == INS_NORM_REDUCE)
         sum_control(m, rank);
+    else if (i->kind == INS_LARGEST_REDUCE)
+        interp_scales(m, rank);
     else if (i->order != ORDER_NONE)
         sum_ranks(m, rank, i);
     if (i->kind == INS_REDUCE_SCATTER && mesh_two_hops(m->g, i->group))

@@ -73,6 +73,13 @@ void interp_check_evaluation(Machine *m, int rank, const Instr *i, const Turn *t
 
 /* interpret_matrix.c: the same of what an optimizer treats whole. */
 void interp_momentum(Machine *m, int rank, const Instr *i);
+/* interpret_codes.c */
+double interp_load_fp8(Dtype d, uint8_t x);
+uint8_t interp_store_fp8(Dtype d, double v);
+void interp_largest(Machine *m, int rank, const Instr *i);
+void interp_scales(Machine *m, int rank);
+void interp_encode(Machine *m, int rank, const Instr *i);
+void interp_encode_all(Machine *m); /* of the first weights */
 void interp_matrices(Machine *m, int rank, const Instr *i);
 void interp_step(Machine *m, int rank, const Instr *i);
 void interp_read_matrices(Machine *m, int rank, const Instr *i, int peer);

@@ -15,6 +15,8 @@ static char *place_of(const SpanCall *c, const Value *v)
     switch (v->loc) {
     case LOC_PARAM:
         return (char *)c->weight[v->loc_index];
+    case LOC_SCALE:
+        return (char *)c->scale[v->loc_index];
     case LOC_GRAD:
         return c->grad[v->loc_index];
     case LOC_IN:

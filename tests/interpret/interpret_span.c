@@ -59,11 +59,15 @@ static void bind_param(const Binder *b, const struct Binding *at, SpanCall *c)
 {
     const Gen *g = b->m->g;
     const Param *p = &g->params.items[g->blocks.items[b->i->block].param[at->param]];
-    const Dtype d = at->grad ? g->model.reduce_dtype : p->decl->dtype;
+    const Dtype d = at->of == BIND_GRAD ? g->model.reduce_dtype : p->decl->gathered;
     char *bytes = interp_at(b->m, b->rank, at->buffer) + at->offset_bytes;
 
+    if (at->of == BIND_SCALE) {
+        c->scale[at->param] = bytes;
+        return;
+    }
     bytes += box_of(b, p->decl) * layout_box_stride(p) * dtype_bytes(d);
-    if (at->grad) {
+    if (at->of == BIND_GRAD) {
         c->grad[at->param] = bytes;
         c->grad_add[at->param] = at->add || b->t->micro > 0;
     } else {
@@ -133,6 +137,7 @@ static void bind_call(const Binder *b, SpanCall *c)
     c->cls = g->blocks.items[b->i->block].cls;
     n = (size_t)c->cls->params.count + 1;
     c->weight = gen_alloc(g, sizeof *c->weight * n);
+    c->scale = gen_alloc(g, sizeof *c->scale * n);
     c->grad = gen_alloc(g, sizeof *c->grad * n);
     c->grad_add = gen_alloc(g, n);
     bind_params(b, c);

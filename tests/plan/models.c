@@ -59,13 +59,14 @@ void models_plan_case(Gen *g, uint64_t *r, ModelsAfter *after)
         const char *name;
         void (*run)(Gen *g);
     } passes[] = {
-        {"load", load_description}, {"check", check_model},
-        {"ops", ops_load},          {"graph", graph_build},
-        {"grad", grad_build},       {"split", split_graph},
-        {"fuse", fuse_graph},       {"span", span_build},
-        {"shard", shard_params},    {"policy", drive_policy},
-        {"unroll", unroll_step},    {"schedule", schedule_step},
-        {"place", place_buffers},   {"simulate", simulate_step},
+        {"load", load_description},  {"check", check_model},
+        {"ops", ops_load},           {"graph", graph_build},
+        {"grad", grad_build},        {"encode", encode_weights},
+        {"split", split_graph},      {"fuse", fuse_graph},
+        {"span", span_build},        {"shard", shard_params},
+        {"policy", drive_policy},    {"unroll", unroll_step},
+        {"schedule", schedule_step}, {"place", place_buffers},
+        {"simulate", simulate_step},
     };
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         passes[i].run(g);

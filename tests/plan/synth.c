@@ -114,6 +114,7 @@ static void add_param(Gen *g, Class *c, const char *name, int n_dims, int64_t a,
     p->elems = n_dims == 1 ? a : a * b;
     p->init = "normal";
     p->dtype = g->model.param_dtype;
+    p->gathered = g->model.linear_fp8 && n_dims == 2 && !tied ? DT_E4M3 : p->dtype;
     p->tied_global = tied;
 }
 
@@ -158,7 +159,9 @@ static void add_nodes(Gen *g, Class *c, unsigned how)
         b[k] = new_node(g, c, PHASE_BACKWARD, k);
     c->grads = gen_alloc(g, sizeof(Value *) * (size_t)(c->params.count + 1));
     for (int p = 0; p < c->params.count; p++) {
+        const bool codes = c->params.items[p].gathered != c->params.items[p].dtype;
         Value *v = new_value(g, c, VAL_PARAM, "w", DT_F32, c->params.items[p].elems);
+        Value *scale = codes ? new_value(g, c, VAL_SCALE, "s", DT_F32, 1) : NULL;
         Value *dw = new_value(g, c, VAL_NODE, "dw", DT_F32, c->params.items[p].elems);
         int k = c->params.items[p].piece = p % pieces;
         v->index = p;
@@ -166,6 +169,10 @@ static void add_nodes(Gen *g, Class *c, unsigned how)
             f[k]->in[f[k]->n_in++] = v;
         if (!(how & NO_BACK_WEIGHT) && (!(how & SKIP_SOME) || p % 3 != 1))
             b[k]->in[b[k]->n_in++] = v;
+        if (codes) {
+            scale->index = p;
+            b[k]->in[b[k]->n_in++] = scale;
+        }
         dw->def = b[k];
         dw->loc = LOC_GRAD;
         dw->loc_index = p;
@@ -264,6 +271,7 @@ SynthShape synth_shape(uint64_t seed)
     s.width = pick(&r, 3, 90);
     s.pieces = (int)pick(&r, 1, 4);
     s.two_dtypes = pick(&r, 0, 1);
+    s.codes = pick(&r, 0, 5) == 0;
     return s;
 }
 
@@ -404,7 +412,8 @@ static void widen_vectors(Gen *g)
         Class *cls = g->classes.items[c];
         for (int p = 0; p < cls->params.count; p++) {
             ClassParam *param = &cls->params.items[p];
-            param->dtype = param->n_dims == 1 ? DT_F32 : param->dtype;
+            if (param->n_dims == 1)
+                param->dtype = param->gathered = DT_F32;
         }
     }
 }
@@ -416,6 +425,7 @@ void synth_build(Gen *g, const SynthShape *s, const SynthMesh *mesh)
     Class *embed, *idle = NULL, *head, *kind[2];
     const char *table = s->tied ? "tied.table" : "table";
     set_model(g, mesh, 24, 50);
+    g->model.linear_fp8 = s->codes;
     if (s->constant) {
         Const *c = gen_push(g, &g->consts);
         c->name = "wave";
@@ -528,9 +538,12 @@ const char *synth_span(void *ctx, const SpanCall *c)
     (void)ctx;
     for (int k = 0; k < node->n_in; k++) {
         int p = node->in[k]->index;
-        h = absorb(h, c->weight[p],
-                   c->cls->params.items[p].elems *
-                       dtype_bytes(c->cls->params.items[p].dtype));
+        if (node->in[k]->kind == VAL_SCALE)
+            h = absorb(h, c->scale[p], 4);
+        else
+            h = absorb(h, c->weight[p],
+                       c->cls->params.items[p].elems *
+                           dtype_bytes(c->cls->params.items[p].gathered));
     }
     for (int a = 0; a < c->span->n_args; a++) {
         const SpanArg *arg = &c->span->args[a];

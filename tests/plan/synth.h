@@ -11,6 +11,7 @@ typedef struct SynthShape {
     int pieces;        /* of a layer */
     bool tied, head_forward, idle_block, constant, two_outputs;
     bool two_dtypes; /* where weights are bf16, vectors are f32 */
+    bool codes; /* matrices are gathered in fp8 */
     int64_t width; /* scales all sizes */
     uint64_t seed;
 } SynthShape;

@@ -10,9 +10,13 @@ typedef struct Fault {
     const char *name;
     bool (*plant)(Gen *g, uint64_t *r); /* false: this model has no place for it */
     const char *(*check)(Gen *g);
-    bool runs;  /* the interpreter must show it, too, now and then */
-    int every;  /* one block in so many is recomputed */
-    bool state; /* every rank holds all weights, and a part of the state */
+    bool runs; /* the interpreter must show it, too, now and then */
+    int every; /* one block in so many is recomputed */
+    enum {
+        STATE = 1,
+        CODES = 2
+    } of; /* models where every rank holds all weights and a
+           * part of the state; that are gathered in fp8 */
 } Fault;
 
 int choose(uint64_t *r, int n)
@@ -74,8 +78,11 @@ static bool plant_one_key(Gen *g, uint64_t *r)
         Segment *a = &g->segments.items[i - 1], *b = &g->segments.items[i];
         if (a->unit == b->unit && a->trainable == b->trainable) {
             b->dtype = a->dtype;
-            for (int k = 0; k < b->n_params; k++)
+            b->gathered = a->gathered;
+            for (int k = 0; k < b->n_params; k++) {
                 g->params.items[b->params[k]].decl->dtype = a->dtype;
+                g->params.items[b->params[k]].decl->gathered = a->gathered;
+            }
             return true;
         }
     }
@@ -185,7 +192,8 @@ static bool plant_wrong_binding(Gen *g, uint64_t *r)
         const Instr *i = &g->prog.ins.items[b->ins];
         const ClassParam *decl = &g->blocks.items[i->block].cls->params.items[b->param];
         int64_t bytes =
-            decl->elems * dtype_bytes(b->grad ? g->model.reduce_dtype : decl->dtype);
+            decl->elems *
+            dtype_bytes(b->of == BIND_GRAD ? g->model.reduce_dtype : decl->gathered);
         int64_t room = g->prog.bufs.items[b->buffer].bytes - b->offset_bytes - bytes;
         if (room >= 4 * GRAIN_ELEMS || b->offset_bytes >= 4 * GRAIN_ELEMS) {
             b->offset_bytes += (room >= 4 * GRAIN_ELEMS ? 4 : -4) * GRAIN_ELEMS;
@@ -394,7 +402,7 @@ static bool plant_cycle(Gen *g, uint64_t *r)
     return false;
 }
 
-static bool drop_wait(Gen *g, uint64_t *r, InsKind of, InsKind on)
+bool drop_wait(Gen *g, uint64_t *r, InsKind of, InsKind on)
 {
     int from = choose(r, g->prog.ins.count);
     for (int k = 0; k < g->prog.ins.count; k++) {
@@ -438,29 +446,6 @@ static bool plant_no_norm_wait(Gen *g, uint64_t *r)
     return drop_wait(g, r, INS_NORM, INS_REDUCE_SCATTER);
 }
 
-/* Ranks hold all weights: one that was updated elsewhere stays as it was. */
-static bool plant_not_shared(Gen *g, uint64_t *r)
-{
-    Instr *i = find_ins(g, r, INS_GATHER_UPDATED);
-    for (int s = 0; i && s < g->segments.count; s++) {
-        if (s != i->segment && g->segments.items[s].trainable) {
-            i->segment = s;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool plant_shared_early(Gen *g, uint64_t *r)
-{
-    return drop_wait(g, r, INS_GATHER_UPDATED, INS_UPDATE);
-}
-
-static bool plant_not_closed(Gen *g, uint64_t *r)
-{
-    return drop_wait(g, r, INS_CLOSE, INS_GATHER_UPDATED);
-}
-
 /* Said to hold a part of the weights, while its buffer and spans have all. */
 static bool plant_other_placement(Gen *g, uint64_t *r)
 {
@@ -481,54 +466,60 @@ static bool plant_leaf_order(Gen *g, uint64_t *r)
 }
 
 static const Fault faults[] = {
-    {"parameters overlap", plant_param_overlap, verify_shard, false, 0, false},
-    {"parameter off the grain", plant_param_off_grain, verify_shard, false, 0, false},
-    {"unequal shards", plant_unequal_shards, verify_shard, false, 0, false},
-    {"parameter lost", plant_param_lost, verify_shard, false, 0, false},
-    {"segment said to be frozen", plant_frozen, verify_shard, false, 0, false},
-    {"gradient of what is frozen", plant_frozen, verify_unroll, false, 0, false},
-    {"another dtype", plant_other_dtype, verify_shard, false, 0, false},
-    {"one key twice", plant_one_key, verify_shard, false, 0, false},
-    {"parts along data", plant_cut_along_data, verify_shard, false, 0, false},
-    {"half a parameter", plant_half_held, verify_shard, false, 0, false},
-    {"copies mixed", plant_copies_mixed, verify_shard, false, 0, false},
-    {"late gather", plant_late_gather, verify_unroll, false, 0, false},
-    {"gather too early", plant_early_gather, verify_unroll, false, 0, false},
-    {"binding at the wrong place", plant_wrong_binding, verify_unroll, true, 0, false},
-    {"operand not bound", plant_unbound, verify_unroll, false, 0, false},
-    {"a turn too many", plant_more_turns, verify_unroll, false, 0, false},
-    {"a line lost", plant_lost_line, verify_unroll, false, 0, false},
-    {"tasks in another order", plant_tasks_turned, verify_unroll, false, 0, false},
-    {"a call that is another task", plant_other_task, verify_unroll, false, 0, false},
-    {"two reductions", plant_two_reductions, verify_unroll, false, 0, false},
-    {"early reduction", plant_early_reduction, verify_unroll, false, 0, false},
-    {"nothing computed again", plant_not_again, verify_unroll, true, 1, false},
+    {"parameters overlap", plant_param_overlap, verify_shard, false, 0, 0},
+    {"parameter off the grain", plant_param_off_grain, verify_shard, false, 0, 0},
+    {"unequal shards", plant_unequal_shards, verify_shard, false, 0, 0},
+    {"parameter lost", plant_param_lost, verify_shard, false, 0, 0},
+    {"segment said to be frozen", plant_frozen, verify_shard, false, 0, 0},
+    {"gradient of what is frozen", plant_frozen, verify_unroll, false, 0, 0},
+    {"another dtype", plant_other_dtype, verify_shard, false, 0, 0},
+    {"one key twice", plant_one_key, verify_shard, false, 0, 0},
+    {"parts along data", plant_cut_along_data, verify_shard, false, 0, 0},
+    {"half a parameter", plant_half_held, verify_shard, false, 0, 0},
+    {"copies mixed", plant_copies_mixed, verify_shard, false, 0, 0},
+    {"late gather", plant_late_gather, verify_unroll, false, 0, 0},
+    {"gather too early", plant_early_gather, verify_unroll, false, 0, 0},
+    {"binding at the wrong place", plant_wrong_binding, verify_unroll, true, 0, 0},
+    {"operand not bound", plant_unbound, verify_unroll, false, 0, 0},
+    {"a turn too many", plant_more_turns, verify_unroll, false, 0, 0},
+    {"a line lost", plant_lost_line, verify_unroll, false, 0, 0},
+    {"tasks in another order", plant_tasks_turned, verify_unroll, false, 0, 0},
+    {"a call that is another task", plant_other_task, verify_unroll, false, 0, 0},
+    {"two reductions", plant_two_reductions, verify_unroll, false, 0, 0},
+    {"early reduction", plant_early_reduction, verify_unroll, false, 0, 0},
+    {"nothing computed again", plant_not_again, verify_unroll, true, 1, 0},
     {"computed again from elsewhere", plant_again_from_elsewhere, verify_unroll, true, 2,
-     false},
-    {"lost merge", plant_lost_merge, verify_unroll, false, 0, false},
-    {"sum over copies lost", plant_lost_sum, verify_unroll, false, 0, false},
-    {"an access left out", plant_lost_access, verify_unroll, false, 0, false},
-    {"an access of another kind", plant_read_for_write, verify_unroll, false, 0, false},
-    {"a sum in another order", plant_other_order, verify_unroll, true, 0, false},
-    {"update before the norm", plant_early_update, verify_unroll, false, 0, false},
-    {"wait cycle", plant_cycle, verify_schedule, false, 0, false},
-    {"no wait for a gather", plant_no_gather_wait, verify_schedule, true, 0, false},
-    {"no wait for a gradient", plant_no_grad_wait, verify_schedule, true, 0, false},
-    {"no wait for a reduction", plant_no_norm_wait, verify_schedule, true, 0, false},
-    {"no wait for a sum over copies", plant_no_sum_wait, verify_schedule, true, 0, false},
-    {"a sum among other ranks", plant_other_ranks, verify_schedule, false, 0, false},
-    {"updated weights not shared", plant_not_shared, verify_unroll, false, 0, true},
-    {"updated weights shared early", plant_shared_early, verify_schedule, true, 0, true},
-    {"updated weights not waited for", plant_not_closed, verify_schedule, false, 0, true},
-    {"leaves dealt in another order", plant_leaf_order, verify_policy, false, 0, false},
-    {"another placement", plant_other_placement, verify_shard, false, 0, true},
-    {"two saved slabs in one place", plant_saved_twice, verify_place, true, 0, false},
-    {"scratch on a saved slab", plant_scratch_on_saved, verify_place, true, 0, false},
-    {"boundary under a slab", plant_dropped_on_boundary, verify_place, true, 1, false},
-    {"slab on persistent bytes", plant_on_persistent, verify_place, true, 0, false},
-    {"gradient under peers' eyes", plant_grad_under_peers, verify_place, true, 0, false},
-    {"misaligned buffer", plant_misaligned, verify_place, false, 0, false},
-    {"buffer outside", plant_outside, verify_place, false, 0, false},
+     0},
+    {"lost merge", plant_lost_merge, verify_unroll, false, 0, 0},
+    {"sum over copies lost", plant_lost_sum, verify_unroll, false, 0, 0},
+    {"an access left out", plant_lost_access, verify_unroll, false, 0, 0},
+    {"an access of another kind", plant_read_for_write, verify_unroll, false, 0, 0},
+    {"a sum in another order", plant_other_order, verify_unroll, true, 0, 0},
+    {"update before the norm", plant_early_update, verify_unroll, false, 0, 0},
+    {"wait cycle", plant_cycle, verify_schedule, false, 0, 0},
+    {"no wait for a gather", plant_no_gather_wait, verify_schedule, true, 0, 0},
+    {"no wait for a gradient", plant_no_grad_wait, verify_schedule, true, 0, 0},
+    {"no wait for a reduction", plant_no_norm_wait, verify_schedule, true, 0, 0},
+    {"no wait for a sum over copies", plant_no_sum_wait, verify_schedule, true, 0, 0},
+    {"a sum among other ranks", plant_other_ranks, verify_schedule, false, 0, 0},
+    {"updated weights not shared", plant_not_shared, verify_unroll, false, 0, STATE},
+    {"updated weights shared early", plant_shared_early, verify_schedule, true, 0, STATE},
+    {"gathered in another dtype", plant_other_codes, verify_shard, false, 0, 0},
+    {"codes before their scales", plant_codes_early, verify_unroll, false, 0, CODES},
+    {"codes of a segment lost", plant_codes_lost, verify_unroll, true, 0, CODES},
+    {"codes of weights of before", plant_codes_of_before, verify_schedule, true, 0,
+     STATE | CODES},
+    {"updated weights not waited for", plant_not_closed, verify_schedule, false, 0,
+     STATE},
+    {"leaves dealt in another order", plant_leaf_order, verify_policy, false, 0, 0},
+    {"another placement", plant_other_placement, verify_shard, false, 0, STATE},
+    {"two saved slabs in one place", plant_saved_twice, verify_place, true, 0, 0},
+    {"scratch on a saved slab", plant_scratch_on_saved, verify_place, true, 0, 0},
+    {"boundary under a slab", plant_dropped_on_boundary, verify_place, true, 1, 0},
+    {"slab on persistent bytes", plant_on_persistent, verify_place, true, 0, 0},
+    {"gradient under peers' eyes", plant_grad_under_peers, verify_place, true, 0, 0},
+    {"misaligned buffer", plant_misaligned, verify_place, false, 0, 0},
+    {"buffer outside", plant_outside, verify_place, false, 0, 0},
 };
 
 static bool shows(Gen *g, const Interpretation *want)
@@ -566,11 +557,12 @@ static void plant_kind(uint64_t f)
             mesh.reshard_ranks = k & 4 ? 1 : 2;
             mesh.strategy = HYBRID_SHARD;
         }
-        if (faults[f].state)
+        if (faults[f].of & STATE)
             mesh.strategy = SHARD_OPTIMIZER;
         synth_beside(&mesh, 8, faults_seed + k);
         mesh.every = faults[f].every;
         shape.layers += 2;
+        shape.codes |= (faults[f].of & CODES) != 0;
         g = plan_model(&shape, &mesh);
         want = run_model(g, 1);
         if (faults[f].plant(g, &r)) {

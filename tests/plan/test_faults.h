@@ -10,6 +10,17 @@ int choose(uint64_t *r, int n); /* one of n; -1 where n is 0 */
 Instr *find_ins(Gen *g, uint64_t *r, InsKind kind);
 Instr *find_recompute(Gen *g, uint64_t *r);
 
+/* Of an instruction of the first kind, for one of the other. */
+bool drop_wait(Gen *g, uint64_t *r, InsKind of, InsKind on);
+
+bool plant_other_codes(Gen *g, uint64_t *r);
+bool plant_codes_early(Gen *g, uint64_t *r);
+bool plant_codes_lost(Gen *g, uint64_t *r);
+bool plant_codes_of_before(Gen *g, uint64_t *r);
+bool plant_not_shared(Gen *g, uint64_t *r);
+bool plant_shared_early(Gen *g, uint64_t *r);
+bool plant_not_closed(Gen *g, uint64_t *r);
+
 bool plant_saved_twice(Gen *g, uint64_t *r);
 bool plant_scratch_on_saved(Gen *g, uint64_t *r);
 bool plant_dropped_on_boundary(Gen *g, uint64_t *r);

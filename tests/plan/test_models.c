@@ -61,6 +61,7 @@ static void widen_vectors(Gen *g, const char *pass)
             Value *value = cls->values.items[v];
             if (value->kind == VAL_PARAM && value->n_dims == 1) {
                 cls->params.items[value->index].dtype = value->dtype = DT_F32;
+                cls->params.items[value->index].gathered = DT_F32;
                 value->bytes = value->elems * dtype_bytes(DT_F32);
             }
         }
@@ -280,7 +281,7 @@ static void test_tied(const char *folder)
         for (int k = 0; k < p->n_bindings; k++) {
             const struct Binding *b = &p->bindings[k];
             const Instr *i = &p->ins.items[b->ins];
-            if (b->grad && i->variant == VARIANT_LAST &&
+            if (b->of == BIND_GRAD && i->variant == VARIANT_LAST &&
                 g->params.items[g->blocks.items[i->block].param[b->param]].n_uses > 1) {
                 models_check(b->add == (written > 0),
                              "%s: a tied gradient is overwritten", models_wraps[w]);

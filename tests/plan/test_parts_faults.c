@@ -63,9 +63,9 @@ static bool next_box(Gen *g, bool grad)
         const Instr *i = &g->prog.ins.items[b->ins];
         const Param *p = &g->params.items[g->blocks.items[i->block].param[b->param]];
         const int size = dtype_bytes(grad ? g->model.reduce_dtype
-                                          : g->segments.items[p->segment].dtype);
+                                          : g->segments.items[p->segment].gathered);
 
-        if (b->grad == grad && p->boxes > 1 && layout_held_boxes(p) > 1) {
+        if ((b->of == BIND_GRAD) == grad && p->boxes > 1 && layout_held_boxes(p) > 1) {
             b->offset_bytes += layout_box_stride(p) * size;
             return true;
         }

@@ -21,8 +21,8 @@ static Gen *split_model(Gen *g, const char *input, const char *const *sets,
         void (*run)(Gen *g);
     } passes[] = {
         {"load", load_description}, {"check", check_model}, {"ops", ops_load},
-        {"graph", graph_build},     {"grad", grad_build},   {"split", split_graph},
-        {"fuse", fuse_graph},       {"span", span_build},
+        {"graph", graph_build},     {"grad", grad_build},   {"encode", encode_weights},
+        {"split", split_graph},     {"fuse", fuse_graph},   {"span", span_build},
     };
     g->opt.command = "check";
     g->opt.dump = "split";

@@ -27,10 +27,11 @@ enum { SLOT_BYTES = 4 << 20, PIECE_ALIGN = 256 };
 
 static Rt *this_rank;
 static char *slots;  /* [world_size][SLOT_BYTES] */
-static char *summed; /* pinned: sums of all ranks' control words and losses */
+static char *summed; /* pinned: of all ranks' control words, losses, largest weights */
 static uint64_t meetings;
 static struct {
     int64_t n_words, n_losses;
+    int64_t n_largest;
 } control_size;
 
 int64_t rt_loopback_bytes(const RtTrainer *t)
@@ -75,7 +76,9 @@ static void open_slots(Rt *rt)
     }
     RT_CUDA_CALL(rt, cudaHostRegister(slots, (size_t)rt_loopback_bytes(t),
                                       cudaHostRegisterPortable));
-    const int64_t bytes = control_bytes(RT_CONTROL_WORDS, t->micro_batches);
+    const int64_t largest_bytes = t->n_scales * (int64_t)sizeof(int32_t);
+    int64_t bytes = control_bytes(RT_CONTROL_WORDS, t->micro_batches);
+    bytes = bytes > largest_bytes ? bytes : largest_bytes;
     if (bytes > SLOT_BYTES) {
         rt_fail(rt, RT_EXIT_ERROR, "--loopback: %lld micro-batches are too many",
                 (long long)t->micro_batches);
@@ -260,12 +263,36 @@ static void control(Rt *rt, void *words, int64_t n_words, void *losses, int64_t 
     copy(rt, losses, summed + losses_at, n_losses * 8, cudaMemcpyHostToDevice);
 }
 
+static void take_largest(void *unused)
+{
+    int32_t *top = (int32_t *)summed;
+    (void)unused;
+    memset(summed, 0, (size_t)control_size.n_largest * sizeof *top);
+    for (int r = 0; r < this_rank->world_size; r++) {
+        const int32_t *part = (const int32_t *)slot(r);
+        for (int64_t i = 0; i < control_size.n_largest; i++)
+            top[i] = part[i] > top[i] ? part[i] : top[i];
+    }
+}
+
+static void largest(Rt *rt, int32_t *words, int64_t n_words)
+{
+    const int64_t bytes = n_words * (int64_t)sizeof *words;
+    control_size.n_largest = n_words;
+    enqueue(rt, meet);
+    copy(rt, slot(rt->rank), words, bytes, cudaMemcpyDeviceToHost);
+    enqueue(rt, meet);
+    enqueue(rt, take_largest);
+    copy(rt, words, summed, bytes, cudaMemcpyHostToDevice);
+}
+
 const RtTransport rt_loopback = {
     .name = name,
     .open = open_slots,
     .gather = gather,
     .exchange = exchange,
     .control = control,
+    .largest = largest,
     .check = check,
     .close = close_slots,
 };

@@ -293,6 +293,12 @@ static void control(Rt *rt, void *words, int64_t n_words, void *losses, int64_t 
     RT_NCCL_CALL(rt, ncclGroupEnd());
 }
 
+static void largest(Rt *rt, int32_t *words, int64_t n_words)
+{
+    RT_NCCL_CALL(rt, ncclAllReduce(words, words, (size_t)n_words, ncclInt32, ncclMax,
+                                   world, rt_gpu.stream[RT_GATHER]));
+}
+
 const RtTransport rt_nccl = {
     .name = name,
     .allocate = allocate,
@@ -302,6 +308,7 @@ const RtTransport rt_nccl = {
     .exchange = exchange,
     .sum = sum,
     .control = control,
+    .largest = largest,
     .check = check,
     .close = close_all,
 };

@@ -20,6 +20,9 @@ return op {
     end,
     cost = "elementwise",
     flops = function(n) return n.t * n.k end,
+    encoded = function(g, n)
+        return n.to == "e4m3" and { q = g.fp8_transpose { n.codes } } or nil
+    end,
     reference = function(n)
         for i = 0, n.t - 1 do
             for k = 1, n.k do

@@ -21,6 +21,7 @@ return op {
     end,
     bytes = function(n) return n.elem_bytes * n.t * n.k end,
     flops = function(n) return n.t * n.k end,
+    encoded = function(g, n) return n.to == "e4m3" and { s = n.scale } or nil end,
     reference = function(n)
         local top = n.to == "e4m3" and 448 or 57344
         local largest, scale = 0.0, 2.0 ^ -126
