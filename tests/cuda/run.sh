@@ -174,7 +174,7 @@ for file in "${models[@]}"; do
     name=$(basename "$file" .lua)
     part "$name:compilers" with_nvcc shipped "$name"
 done
-# what no shipped model has: odd shapes, f32, noise, f16, whole matrices, parts
+# what no shipped model has: odd shapes, f32, noise, f16, whole matrices, parts, fp8
 part tiny_gpt2:compilers turn 0 2 with_nvcc model tiny_gpt2 "$ROOT/tests/models/tiny_gpt2.lua" sm_80
 part tiny_llama:compilers turn 1 2 with_nvcc model tiny_llama "$ROOT/tests/models/tiny_llama.lua" sm_100a \
     --set model.logits_softcap=30 --set 'dtypes={param="bf16",master="bf16",moments="bf16"}'
@@ -185,6 +185,8 @@ along=tensor kv_heads=8
 part tiny_parts:compilers turn 1 2 with_nvcc model tiny_parts "$ROOT/tests/models/tiny_llama.lua" sm_90a --set seq=16 \
     --set parts.$along=8 --set model.heads=8 --set model.kv_heads=$kv_heads --set model.ffn=64 --set model.vocab=264 \
     --set model.qkv_bias=true --set model.qk_norm_all=true
+part tiny_fp8:compilers turn 0 2 with_nvcc model tiny_fp8 "$ROOT/tests/models/tiny_llama.lua" sm_90a --set seq=32 \
+    --set model.dim=64 --set model.head_dim=16 --set model.ffn=96 --set 'dtypes={param="bf16",linear="fp8"}'
 part both_axes:compilers with_nvcc drawn_axes
 part budgets:compilers with_nvcc budgets
 part cudnn:compilers with_nvcc cudnn
