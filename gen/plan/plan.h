@@ -317,6 +317,15 @@ int64_t variant_turns(const Gen *g, Variant v); /* how often a step runs the var
 
 /* The longest time, 26 days: legal dimensions could exceed it, and must not overflow. */
 #define COST_MOST_PS (INT64_C(1) << 61)
+/* Of times up to COST_MOST_PS: their sum, and n of one; no more than that. */
+static inline int64_t cost_sum(int64_t a, int64_t b)
+{
+    return min_i64(a + b, COST_MOST_PS);
+}
+static inline int64_t cost_times(int64_t n, int64_t ps)
+{
+    return ps > 0 && n > COST_MOST_PS / ps ? COST_MOST_PS : n * ps;
+}
 
 /* What a kernel is assumed to take alone, and by which rate. */
 typedef struct KernelPrice {

@@ -17,16 +17,6 @@
 
 #include <stdlib.h>
 
-static int64_t later(int64_t t, int64_t by)
-{
-    return min_i64(t + by, COST_MOST_PS); /* both at most COST_MOST_PS: no overflow */
-}
-
-static int64_t times(int64_t n, int64_t t)
-{
-    return t > 0 && n > COST_MOST_PS / t ? COST_MOST_PS : n * t;
-}
-
 /* Instructions from .. to, each for its ps. On a device collectives have one order
  * (rt_nccl.c says why), and the meets of spans are in it. Where starts go behind meets,
  * those from `held` on begin after the next meet, or when one of them is waited for. */
@@ -53,7 +43,7 @@ static int64_t ready(const Timing *r, const Instr *i, StreamId own)
 static void run_one(Timing *r, const Instr *i, StreamId own)
 {
     r->start[i->id] = ready(r, i, own);
-    r->end[i->id] = r->stream[own] = later(r->start[i->id], r->ps[i->id]);
+    r->end[i->id] = r->stream[own] = cost_sum(r->start[i->id], r->ps[i->id]);
 }
 
 static bool is_held(const Program *p, const Instr *i)
@@ -96,11 +86,11 @@ static void run_meeting(Timing *r, const Instr *i)
         const int64_t kernels = cost_node(g, n).ps * plan_calls(g, n);
 
         if (plan_met_bytes(g, n) > 0) {
-            t = later(max_i64(t, r->stream[STREAM_GATHER]), cost_meet(g, n));
+            t = cost_sum(max_i64(t, r->stream[STREAM_GATHER]), cost_meet(g, n));
             r->stream[STREAM_GATHER] = t;
             let_go(r, i->id);
         }
-        t = later(t, min_i64((int64_t)((double)kernels * slower), COST_MOST_PS));
+        t = cost_sum(t, min_i64((int64_t)((double)kernels * slower), COST_MOST_PS));
     }
     r->end[i->id] = r->stream[STREAM_COMPUTE] = t;
 }
@@ -202,8 +192,8 @@ static int64_t run_range(const Gen *g, int from, int to, int64_t *ps, int64_t *s
     beside(g, STREAM_GATHER, from, to, start, end, also);
     beside(g, STREAM_REDUCE, from, to, start, end, also);
     for (int id = from; id < to; id++)
-        ps[id] = later(ps[id], also[id - from].any / 1000 * more +
-                                   also[id - from].limited / 1000 * more_limited);
+        ps[id] = cost_sum(ps[id], also[id - from].any / 1000 * more +
+                                      also[id - from].limited / 1000 * more_limited);
     free(also);
     return run_once(g, from, to, ps, start, end);
 }
@@ -221,7 +211,8 @@ int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end)
     int64_t t_end = run_range(g, last, p->ins.count, ps, start, end);
 
     free(ps);
-    return later(later(times(n_local, t_local), times(n_last - 1, t_last)), t_end);
+    return cost_sum(
+        cost_sum(cost_times(n_local, t_local), cost_times(n_last - 1, t_last)), t_end);
 }
 
 int64_t simulate_busy(const Gen *g)
@@ -236,7 +227,8 @@ int64_t simulate_busy(const Gen *g)
         const Instr *i = &p->ins.items[id];
 
         if (i->stream == STREAM_COMPUTE && i->variant != VARIANT_EVAL)
-            busy += (end[id] - start[id]) * variant_turns(g, i->variant);
+            busy = cost_sum(
+                busy, cost_times(variant_turns(g, i->variant), end[id] - start[id]));
     }
     free(start);
     free(end);

@@ -56,7 +56,7 @@ static Moves moves_of(const Gen *g)
             continue;
         all.n += turns;
         all.bytes += turns * i->moved_bytes;
-        all.ps += turns * cost_instr(g, i);
+        all.ps = cost_sum(all.ps, cost_times(turns, cost_instr(g, i)));
         all.latency_ps += (double)turns * ((double)cost_instr(g, i) - at_best_rate(g, i));
     }
     return all;

@@ -159,7 +159,8 @@ static Rows step_rows(Gen *g)
             add_node(g, &rows, ins_span(g, i)->nodes[k], turns);
     }
     for (int i = 0; i < rows.count; i++)
-        rows.busy_ps += rows.items[i].price.ps * rows.items[i].calls;
+        rows.busy_ps = cost_sum(rows.busy_ps,
+                                cost_times(rows.items[i].calls, rows.items[i].price.ps));
     rows.beside_ps = max_i64(simulate_busy(g) - rows.busy_ps, 0);
     if (rows.count > 0)
         qsort(rows.items, (size_t)rows.count, sizeof *rows.items, by_time);

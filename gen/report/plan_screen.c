@@ -73,6 +73,11 @@ static int by_time(const void *pa, const void *pb)
     return a->ps != b->ps ? (a->ps < b->ps ? 1 : -1) : strcmp(a->what, b->what);
 }
 
+static void add_share(Share *s, int64_t n, int64_t ps)
+{
+    s->ps = cost_sum(s->ps, cost_times(n, ps));
+}
+
 /* What each class of kernels takes alone; what collectives take beside them, and what the
  * compute stream waits for them. Most first. */
 static void find_shares(Gen *g, Share shares[MOST_SHARES])
@@ -97,19 +102,19 @@ static void find_shares(Gen *g, Share shares[MOST_SHARES])
 
         if (i->stream != STREAM_COMPUTE || turns == 0)
             continue;
-        alone += cost_instr(g, i) * turns;
+        alone = cost_sum(alone, cost_times(turns, cost_instr(g, i)));
         for (int k = 0; i->kind == INS_SPAN && k < ins_span(g, i)->n_nodes; k++) {
             const Node *n = ins_span(g, i)->nodes[k];
             const KernelPrice p = cost_node(g, n);
 
-            shares[p.by].ps += p.ps * plan_calls(g, n) * turns;
-            shares[N_COSTS + 2].ps += cost_meet(g, n) * turns;
+            add_share(&shares[p.by], plan_calls(g, n) * turns, p.ps);
+            add_share(&shares[N_COSTS + 2], turns, cost_meet(g, n));
         }
         if (i->kind != INS_SPAN)
-            shares[ins_is_collective(i)      ? N_COSTS + 2
-                   : i->kind == INS_MATRICES ? COST_PRODUCT
-                                             : (int)ins_rule(i->kind)->cost]
-                .ps += cost_instr(g, i) * turns;
+            add_share(&shares[ins_is_collective(i)      ? N_COSTS + 2
+                              : i->kind == INS_MATRICES ? COST_PRODUCT
+                                                        : (int)ins_rule(i->kind)->cost],
+                      turns, cost_instr(g, i));
     }
     busy = max_i64(simulate_busy(g), alone);
     shares[N_COSTS].ps = busy - alone;

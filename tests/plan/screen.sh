@@ -80,3 +80,10 @@ done
 check "its times are those of the plan on a larger GPU" cmp step-40GiB step-200GiB
 check "there are times" test -s step-40GiB
 cd "$ROOT" || exit 70
+
+# Times longer than can be counted: they stay what they are at most
+"$FSDPGEN" plan "$ROOT/models/llama3.2_1b.lua" --set model.ffn=1e9 >"$WORK/long" 2>"$WORK/err"
+check "shares of a step that is too long to count are at most 100 %" \
+    awk '/bounded by/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ /^%/) { n++; bad += $i > 100 } } END { exit !n || bad }' "$WORK/long"
+"$FSDPGEN" plan "$ROOT/models/llama3.2_1b.lua" --set model.ffn=1e9 --kernels >"$WORK/long" 2>"$WORK/err"
+check "and its kernels take no negative time" grep -qE 'kernels alone +[0-9]' "$WORK/long"
