@@ -55,12 +55,13 @@ rt_largest_kernel(const RtWeight *w, int64_t elems, int32_t *largest)
         rt_atomic_max_i32(largest, top);
 }
 
-/* scales = those of the largest elements of all ranks, which start at 0 in the next step. */
+/* scales = those of the largest elements of all ranks, which start at 0 in the next step. Where it is 0
+ * there, the weight is frozen and keeps its scale, or all zeros, of which any scale makes the same codes. */
 RT_GLOBAL(256)
 rt_scales_kernel(int32_t *largest, int64_t n, RtScale *scales)
 {
     const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
-    if (i >= n)
+    if (i >= n || (largest[i] == 0 && scales[i] != 0))
         return;
     scales[i] = rt_fp8_scale(largest[i], RT_E4M3_TOP);
     largest[i] = 0;

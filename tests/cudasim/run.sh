@@ -533,6 +533,8 @@ fp8() {
     check "fp8: a tensor is read once for both layouts" grep -q '^void fp8_both_' "$WORK/reference_fp8/kernels.h"
     row fp8 tiny_llama 0 "${sets[@]}" --set mesh.shard=2 --set recompute=block
     [ "$FULL" = 0 ] || row fp8 tiny_llama 0 "${sets[@]}" --set mesh.shard=4 --set wrap=root_only
+    # frozen weights keep the scales of before the first step; large ones, so that it shows
+    reference fp8_frozen tiny_llama 2e-2 "${sets[@]}" --set model.init_std=0.4 --set 'groups={{match="*mlp*",frozen=true}}'
     REFERENCE=fp8
     if plant "$dir" kernels.c 's/, b, sb, /, b, sa, /'; then
         other "fp8: products with the scale of another tensor" "$dir"
