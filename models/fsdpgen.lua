@@ -54,6 +54,15 @@
 ---@field eps? number
 ---@field name? string of the value
 
+---@class (exact) fsdpgen.op.add_layernorm_scale
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value r
+---@field [3] fsdpgen.value w
+---@field [4] fsdpgen.value b
+---@field eps? number
+---@field to? string
+---@field name? string of the value
+
 ---@class (exact) fsdpgen.op.add_pos
 ---@field [1] fsdpgen.value x
 ---@field [2] fsdpgen.value w
@@ -74,6 +83,15 @@
 ---@field [3] fsdpgen.value w
 ---@field eps? number
 ---@field offset? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.add_rmsnorm_scale
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value r
+---@field [3] fsdpgen.value w
+---@field eps? number
+---@field offset? number
+---@field to? string
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.attention
@@ -127,6 +145,16 @@
 ---@field [4] fsdpgen.value w
 ---@field [5] fsdpgen.value b
 ---@field eps? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.bias_add_layernorm_scale
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value r
+---@field [3] fsdpgen.value rb
+---@field [4] fsdpgen.value w
+---@field [5] fsdpgen.value b
+---@field eps? number
+---@field to? string
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.colsum
@@ -317,12 +345,40 @@
 ---@field [6] fsdpgen.value dres
 ---@field name? string of the value
 
+---@class (exact) fsdpgen.op.layernorm_bwd_add_scale
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value mean
+---@field [4] fsdpgen.value rstd
+---@field [5] fsdpgen.value dy
+---@field [6] fsdpgen.value dres
+---@field to? string
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.layernorm_bwd_add_scale_frozen
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value mean
+---@field [4] fsdpgen.value rstd
+---@field [5] fsdpgen.value dy
+---@field [6] fsdpgen.value dres
+---@field to? string
+---@field name? string of the value
+
 ---@class (exact) fsdpgen.op.layernorm_bwd_frozen
 ---@field [1] fsdpgen.value x
 ---@field [2] fsdpgen.value w
 ---@field [3] fsdpgen.value mean
 ---@field [4] fsdpgen.value rstd
 ---@field [5] fsdpgen.value dy
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.layernorm_scale
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value b
+---@field eps? number
+---@field to? string
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.linear
@@ -513,12 +569,40 @@
 ---@field offset? number
 ---@field name? string of the value
 
+---@class (exact) fsdpgen.op.rmsnorm_bwd_add_scale
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value rstd
+---@field [4] fsdpgen.value dy
+---@field [5] fsdpgen.value dres
+---@field offset? number
+---@field to? string
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.rmsnorm_bwd_add_scale_frozen
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field [3] fsdpgen.value rstd
+---@field [4] fsdpgen.value dy
+---@field [5] fsdpgen.value dres
+---@field offset? number
+---@field to? string
+---@field name? string of the value
+
 ---@class (exact) fsdpgen.op.rmsnorm_bwd_frozen
 ---@field [1] fsdpgen.value x
 ---@field [2] fsdpgen.value w
 ---@field [3] fsdpgen.value rstd
 ---@field [4] fsdpgen.value dy
 ---@field offset? number
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.rmsnorm_scale
+---@field [1] fsdpgen.value x
+---@field [2] fsdpgen.value w
+---@field eps? number
+---@field offset? number
+---@field to? string
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.rope
@@ -541,6 +625,17 @@
 ---@field kv_heads integer
 ---@field rotary? integer
 ---@field seq integer
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.rope_bwd_scale
+---@field [1] fsdpgen.value dy
+---@field [2] fsdpgen.value table
+---@field head_dim integer
+---@field heads integer
+---@field kv_heads integer
+---@field rotary? integer
+---@field seq integer
+---@field to? string
 ---@field name? string of the value
 
 ---@class (exact) fsdpgen.op.rope_table
@@ -587,17 +682,33 @@
 ---@field act? string
 ---@field name? string of the value
 
+---@class (exact) fsdpgen.op.swiglu_bwd_scale
+---@field [1] fsdpgen.value gu
+---@field [2] fsdpgen.value dy
+---@field act? string
+---@field to? string
+---@field name? string of the value
+
+---@class (exact) fsdpgen.op.swiglu_scale
+---@field [1] fsdpgen.value gu
+---@field act? string
+---@field to? string
+---@field name? string of the value
+
 ---@class (exact) fsdpgen.g  builds the graph of a block
 ---@field add fun(call: fsdpgen.op.add): fsdpgen.value
 ---@field add_layernorm fun(call: fsdpgen.op.add_layernorm): fsdpgen.value, fsdpgen.value, fsdpgen.value, fsdpgen.value
+---@field add_layernorm_scale fun(call: fsdpgen.op.add_layernorm_scale): fsdpgen.value, fsdpgen.value, fsdpgen.value, fsdpgen.value, fsdpgen.value
 ---@field add_pos fun(call: fsdpgen.op.add_pos): fsdpgen.value
 ---@field add_pos_bwd fun(call: fsdpgen.op.add_pos_bwd): fsdpgen.value
 ---@field add_rmsnorm fun(call: fsdpgen.op.add_rmsnorm): fsdpgen.value, fsdpgen.value, fsdpgen.value
+---@field add_rmsnorm_scale fun(call: fsdpgen.op.add_rmsnorm_scale): fsdpgen.value, fsdpgen.value, fsdpgen.value, fsdpgen.value
 ---@field attention fun(call: fsdpgen.op.attention): fsdpgen.value, fsdpgen.value
 ---@field attention_bwd fun(call: fsdpgen.op.attention_bwd): fsdpgen.value
 ---@field attention_sinks_bwd fun(call: fsdpgen.op.attention_sinks_bwd): fsdpgen.value
 ---@field bias fun(call: fsdpgen.op.bias): fsdpgen.value
 ---@field bias_add_layernorm fun(call: fsdpgen.op.bias_add_layernorm): fsdpgen.value, fsdpgen.value, fsdpgen.value, fsdpgen.value
+---@field bias_add_layernorm_scale fun(call: fsdpgen.op.bias_add_layernorm_scale): fsdpgen.value, fsdpgen.value, fsdpgen.value, fsdpgen.value, fsdpgen.value
 ---@field colsum fun(call: fsdpgen.op.colsum): fsdpgen.value
 ---@field concat fun(call: fsdpgen.op.concat): fsdpgen.value
 ---@field conv1d fun(call: fsdpgen.op.conv1d): fsdpgen.value
@@ -625,7 +736,10 @@
 ---@field layernorm_bwd fun(call: fsdpgen.op.layernorm_bwd): fsdpgen.value, fsdpgen.value, fsdpgen.value
 ---@field layernorm_bwd_add fun(call: fsdpgen.op.layernorm_bwd_add): fsdpgen.value, fsdpgen.value, fsdpgen.value
 ---@field layernorm_bwd_add_frozen fun(call: fsdpgen.op.layernorm_bwd_add_frozen): fsdpgen.value
+---@field layernorm_bwd_add_scale fun(call: fsdpgen.op.layernorm_bwd_add_scale): fsdpgen.value, fsdpgen.value, fsdpgen.value, fsdpgen.value
+---@field layernorm_bwd_add_scale_frozen fun(call: fsdpgen.op.layernorm_bwd_add_scale_frozen): fsdpgen.value, fsdpgen.value
 ---@field layernorm_bwd_frozen fun(call: fsdpgen.op.layernorm_bwd_frozen): fsdpgen.value
+---@field layernorm_scale fun(call: fsdpgen.op.layernorm_scale): fsdpgen.value, fsdpgen.value, fsdpgen.value, fsdpgen.value
 ---@field linear fun(call: fsdpgen.op.linear): fsdpgen.value
 ---@field linear_bias fun(call: fsdpgen.op.linear_bias): fsdpgen.value
 ---@field linear_cross_entropy fun(call: fsdpgen.op.linear_cross_entropy): fsdpgen.value, fsdpgen.value, fsdpgen.value
@@ -648,9 +762,13 @@
 ---@field rmsnorm_bwd fun(call: fsdpgen.op.rmsnorm_bwd): fsdpgen.value, fsdpgen.value
 ---@field rmsnorm_bwd_add fun(call: fsdpgen.op.rmsnorm_bwd_add): fsdpgen.value, fsdpgen.value
 ---@field rmsnorm_bwd_add_frozen fun(call: fsdpgen.op.rmsnorm_bwd_add_frozen): fsdpgen.value
+---@field rmsnorm_bwd_add_scale fun(call: fsdpgen.op.rmsnorm_bwd_add_scale): fsdpgen.value, fsdpgen.value, fsdpgen.value
+---@field rmsnorm_bwd_add_scale_frozen fun(call: fsdpgen.op.rmsnorm_bwd_add_scale_frozen): fsdpgen.value, fsdpgen.value
 ---@field rmsnorm_bwd_frozen fun(call: fsdpgen.op.rmsnorm_bwd_frozen): fsdpgen.value
+---@field rmsnorm_scale fun(call: fsdpgen.op.rmsnorm_scale): fsdpgen.value, fsdpgen.value, fsdpgen.value
 ---@field rope fun(call: fsdpgen.op.rope): fsdpgen.value
 ---@field rope_bwd fun(call: fsdpgen.op.rope_bwd): fsdpgen.value
+---@field rope_bwd_scale fun(call: fsdpgen.op.rope_bwd_scale): fsdpgen.value, fsdpgen.value
 ---@field rope_table fun(call: fsdpgen.op.rope_table): fsdpgen.value
 ---@field scale fun(call: fsdpgen.op.scale): fsdpgen.value
 ---@field slice fun(call: fsdpgen.op.slice): fsdpgen.value
@@ -658,6 +776,8 @@
 ---@field split_heads fun(call: fsdpgen.op.split_heads): fsdpgen.value
 ---@field swiglu fun(call: fsdpgen.op.swiglu): fsdpgen.value
 ---@field swiglu_bwd fun(call: fsdpgen.op.swiglu_bwd): fsdpgen.value
+---@field swiglu_bwd_scale fun(call: fsdpgen.op.swiglu_bwd_scale): fsdpgen.value, fsdpgen.value
+---@field swiglu_scale fun(call: fsdpgen.op.swiglu_scale): fsdpgen.value, fsdpgen.value
 ---@field param fun(self: fsdpgen.g, spec: fsdpgen.param): fsdpgen.value declares a parameter
 ---@field cut fun(self: fsdpgen.g, name: string) a piece of the block begins
 ---@field tokens fun(self: fsdpgen.g): fsdpgen.value token ids

@@ -4,10 +4,10 @@
  * renumbered.
  *
  * Patterns (pattern.c) are matched on each class's joint forward and backward graph,
- * largest first, then by name; nodes in order. A match must be convex, and its inner
- * values must have no other user. A fused node of forward and backward nodes belongs to
- * the backward, with its meets (fuse_meets.c). An attribute that the pattern does not
- * mention takes its default.
+ * largest first, then by name, and last what makes scales; nodes in order. A match must
+ * be convex, and its inner values must have no other user. A fused node of forward and
+ * backward nodes belongs to the backward, with its meets (fuse_meets.c). An attribute
+ * that the pattern does not mention takes its default.
  *
  * What changes no bit comes last, after the hash, and so is not in it: expansions in
  * place of fused nodes that the target has no kernel for (fuse_split.c), ops with the

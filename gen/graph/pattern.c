@@ -238,8 +238,11 @@ static int record_pattern(lua_State *L)
     return 0;
 }
 
+/* What makes a scale takes in other fused ops, so it comes after them. */
 static int larger_first(const Pattern *a, const Pattern *b)
 {
+    if (a->op->info->with_scale != b->op->info->with_scale)
+        return a->op->info->with_scale ? 1 : -1;
     return a->n_nodes != b->n_nodes ? b->n_nodes - a->n_nodes
                                     : strcmp(a->op->name, b->op->name);
 }

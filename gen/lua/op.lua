@@ -13,7 +13,8 @@
 --     canonical = "add",           the name of a built-in op in the numerics hash, if not its
 --                                  folder's: an op that replaces another and computes the same
 --                                  bits takes its name and its version, too
---     role      = "sum",           it adds two gradients; "column_sum": it adds the rows of one, in
+--     role      = "scale",         it makes the scale of a tensor in fp8;
+--                 "sum",           it adds two gradients; "column_sum": it adds the rows of one, in
 --                                  the order of gen/lua/formula_sums.lua, so that formulas which
 --                                  make them may; "optimizer": not part of the graph;
 --                                  "collective": what parts exchange, inserted by the pass split. Its
@@ -81,6 +82,11 @@
 --                                  expansion: it is fused after the numerics hash, which has the
 --                                  expansion, and only where the target has a kernel of it. It may
 --                                  expand into other fused ops
+--     scale_of  = { y = function(n) return blocks end },   of a built-in op whose output y is often rounded
+--                                  to fp8 next: on devices NAME_scale makes y and its scale. It has the
+--                                  same rule and cuda.cu, where s, the output, and n.s are not nil then,
+--                                  and `workspace` has 4 bytes more for each of at most so many blocks of
+--                                  threads: gen/lua/op_scale.lua
 --     reference = function(n) ... end,  cases = function(r) ... end,
 --     variants  = { { softcap = 1.5 }, ... },   attributes that take the place of a case's, and
 --                                  optional inputs that are given (sinks = true): tests draw one
@@ -106,6 +112,7 @@ local keys = {
   bytes = "function", bytes_cuda = "function", cost = "string", products = "function",
   products_cuda = "function",
   backward = "function", expands = "function", fp8 = "function", encoded = "function",
+  scale_of = "table",
   reference = "function",
   cases = "function", variants = "table", rounds_inside = "string",
 }
@@ -129,7 +136,7 @@ local taken = {
   optimizer = true, scaled = true, loss_scale = true,
 }
 local costs = { attention = true, attention_bwd = true, norm = true, elementwise = true, copy = true }
-local roles = { sum = true, column_sum = true, copy = true, optimizer = true, collective = true }
+local roles = { sum = true, column_sum = true, copy = true, scale = true, optimizer = true, collective = true }
 local most = 24 -- inputs, outputs or attributes: C has arrays of that size
 
 local function sorted_keys(t)
@@ -211,7 +218,7 @@ function Check:identity()
   out.role = rule.role
   if rule.role and not roles[rule.role] then
     self:bad("role", nil, fmt("unknown role %s", rule.role),
-             'roles are "sum", "column_sum", "copy", "optimizer" and "collective"')
+             'roles are "sum", "column_sum", "copy", "scale", "optimizer" and "collective"')
   end
   out.evaluates = rule.evaluates
   if rule.cost and not costs[rule.cost] then
@@ -481,6 +488,12 @@ function Check:together()
   end
   if rule.same_bits and not rule.expands then
     self:bad("same_bits", nil, "only a fused op has the bits of its expansion")
+  end
+  for _, name in ipairs(sorted_keys(rule.scale_of or {})) do
+    if self.operands[name] ~= "output" or type(rule.scale_of[name]) ~= "function" then
+      self:bad("scale_of", name, fmt("scale_of says %s, which is not an output with a function",
+                                     tostring(name)), "say scale_of = { y = function(n) return n.t end }")
+    end
   end
   local sum = ({ sum = { 2, "sum takes two values" },
                  column_sum = { 1, "column sum takes one value" },

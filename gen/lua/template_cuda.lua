@@ -30,6 +30,10 @@
 --   padded(fn, w, rows, cols, all, acc)
 --                   the kernel FN_pad, which copies a matrix and puts rows of zeros below it until
 --                   there are `all`; its blocks are all x grid(cols, w).blocks
+--   tag(x)          the type by which rt_rows.h knows x's dtype
+--   scale_kernel(fn, s, to, blocks)
+--                   of the role "scale", or of `scale_of`: the kernel FN_scale, of 1024 threads, which
+--                   finds s by the largest of each of so many blocks
 --
 -- They rest on runtime/cuda/rt_rows.h.
 
@@ -167,11 +171,21 @@ local function padded(fn, w, rows, cols, all, acc)
            access("store", w, g))
 end
 
+local function scale_kernel(fn, s, to, blocks)
+  return fmt("/* s by the largest of each of %d blocks. */\n", blocks)
+    .. fmt("RT_GLOBAL(1024)\n%s_scale(const int32_t *largest, %s *s)\n{\n", fn, s.type)
+    .. "    RT_SHARED(int32_t, part, 32);\n"
+    .. fmt("    const float scale = rt_fp8_scale_of<1024>(largest, %d, RT_%s_TOP, part);\n", blocks,
+           to:upper())
+    .. "    if (threadIdx.x == 0)\n        *s = scale;\n}"
+end
+
 local helpers = {
   gemm = matmul_table, kernel = kernel_table,
   width = width, row_threads = row_threads, row_lanes = row_lanes, grid = grid, row = row,
   long_row = long_row, access = access, oldest_key = oldest_key,
-  end_query = end_query, padded = padded,
+  end_query = end_query, padded = padded, scale_kernel = scale_kernel,
+  tag = function(x) return tags[x.dtype] end,
   load = function(v, x, at, g) return fmt("%s(%s, %s)", access("load", x, g), v, place(x, at)) end,
   store = function(y, at, v, g) return fmt("%s(%s, %s)", access("store", y, g), place(y, at), v) end,
   inside = function(g, k, e)

@@ -464,6 +464,8 @@ void ops_load(Gen *g)
     }
     if (!diag_errors(g))
         add_gradients(g, checker);
+    if (!diag_errors(g))
+        ops_add_scales(g, checker);
     luaL_unref(g->L, LUA_REGISTRYINDEX, checker);
     if (!diag_errors(g))
         add_forms(g);

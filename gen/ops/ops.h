@@ -84,6 +84,7 @@ typedef struct OpInfo {
     bool has_backward, has_fp8, has_encoded, has_check, has_flops, has_bytes, has_bytes_cuda,
         has_products_cuda;
     bool has_workspace;
+    bool with_scale; /* NAME_scale, by `scale_of` of NAME: for devices only, and fused after all others */
     bool same_bits; /* as its expansion: fused after the hash. Never of an op from --ops */
     bool has_library_kernel; /* its folder has a file for the library asked for */
 } OpInfo;
@@ -136,6 +137,8 @@ int ops_load_checker(Gen *g); /* registry ref of gen/lua/op.lua's function that 
 bool ops_take_rule(Gen *g, OpRule *op, int checker);
 /* The op of its gradient, whose rule is then on top of the stack; false: it has none. */
 bool ops_map_gradient(Gen *g, const OpRule *op, OpRule *gradient);
+/* ops_scale.c: adds the ops of rules that say `scale_of`. */
+void ops_add_scales(Gen *g, int checker);
 /* After the rule is checked: what tests may ask of it. */
 bool ops_map_finish(Gen *g, const OpRule *op);
 /* The text of a kernel's template, of a formula or from the folder; or NULL. */

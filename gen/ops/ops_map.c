@@ -157,6 +157,9 @@ const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *byt
     const OpMap *map = op->info->map;
     const char *text;
 
+    *bytes = 0;
+    if (op->info->with_scale && strcmp(file, "cuda.cu") != 0)
+        return NULL;
     if (!map)
         return ops_folder_file(g, op, file, bytes);
     text = !strcmp(file, "cpu.c")     ? map->cpu

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x1188281da7aff1c5 || TRAINER_IDENTITY != 0xbd87544f1e281b0a
+#if MATH_IDENTITY != 0xc47d2018b91945cf || TRAINER_IDENTITY != 0x24cc125d70ec6f1d
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xbd87544f1e281b0a
+#if TRAINER_IDENTITY != 0x24cc125d70ec6f1d
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

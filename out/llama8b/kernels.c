@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if MATH_IDENTITY != 0x1188281da7aff1c5
+#if MATH_IDENTITY != 0xc47d2018b91945cf
 #error "kernels.c and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -81,8 +81,8 @@ static RtKernel rmsnorm_8192x4096_bf16_kernel = {
 void rmsnorm_8192x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w, rt_bf16 *y,
                             float *rstd)
 {
-    rt_launch(rt, &rmsnorm_8192x4096_bf16_kernel, 8192, 1, (void *[]){ &x, &w, &y,
-              &rstd });
+    rt_launch(rt, &rmsnorm_8192x4096_bf16_kernel, 8192, 1,
+              (void *[]){ &x, &w, &y, &rstd });
 }
 
 /* linear: y = x w^T
@@ -149,8 +149,8 @@ static RtKernel add_rmsnorm_8192x4096_bf16_kernel = {
 void add_rmsnorm_8192x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *r,
                                 const rt_bf16 *w, rt_bf16 *h, rt_bf16 *y, float *rstd)
 {
-    rt_launch(rt, &add_rmsnorm_8192x4096_bf16_kernel, 8192, 1, (void *[]){ &x, &r, &w, &h,
-              &y, &rstd });
+    rt_launch(rt, &add_rmsnorm_8192x4096_bf16_kernel, 8192, 1,
+              (void *[]){ &x, &r, &w, &h, &y, &rstd });
 }
 
 /* linear: y = x w^T
@@ -175,7 +175,8 @@ static RtKernel swiglu_8192x14336_bf16_kernel = {
 /* y[8192, 14336] = silu(gate) up, of gu[8192, gate 14336 | up 14336] */
 void swiglu_8192x14336_bf16(Rt *rt, const rt_bf16 *gu, rt_bf16 *y)
 {
-    rt_launch(rt, &swiglu_8192x14336_bf16_kernel, 8192, 7, (void *[]){ &gu, &y });
+    rt_launch(rt, &swiglu_8192x14336_bf16_kernel, 8192, 7,
+              (void *[]){ &gu, &y });
 }
 
 /* linear: y = x w^T
@@ -240,8 +241,8 @@ static RtKernel swiglu_bwd_8192x14336_bf16_kernel = {
 void swiglu_bwd_8192x14336_bf16(Rt *rt, const rt_bf16 *gu, const rt_bf16 *dy,
                                 rt_bf16 *dgu)
 {
-    rt_launch(rt, &swiglu_bwd_8192x14336_bf16_kernel, 8192, 7, (void *[]){ &gu, &dy,
-              &dgu });
+    rt_launch(rt, &swiglu_bwd_8192x14336_bf16_kernel, 8192, 7,
+              (void *[]){ &gu, &dy, &dgu });
 }
 
 /* linear_dx: dx = dy w
@@ -517,7 +518,7 @@ const RtUpdateKernel optimizer_update = adamw_update;
 
 void kernels_prepare(void)
 {
-    rt_kernels_check("math_1188281da7aff1c5");
+    rt_kernels_check("math_c47d2018b91945cf");
     rt_kernel_prepare(&rope_table_8192x128_f32_kernel);
     rt_kernel_prepare(&embed_8192x128256x4096_bf16_kernel);
     rt_kernel_prepare(&embed_bwd_8192x4096_bf16_sort_kernel);

@@ -17,7 +17,7 @@
 
 /* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
-math_1188281da7aff1c5(void)
+math_c47d2018b91945cf(void)
 {
 }
 
@@ -378,13 +378,13 @@ RT_GLOBAL(256)
 swiglu_8192x14336_bf16(const rt_bf16 *gu, rt_bf16 *y)
 {
     const int j = (blockIdx.y * 256 + threadIdx.x) * 8;
-    const int64_t at = (int64_t)blockIdx.x * 28672 + j, to = (int64_t)blockIdx.x * 14336 + j;
+    const int64_t at = (int64_t)blockIdx.x * 28672 + j, into = (int64_t)blockIdx.x * 14336 + j;
     float gate[8], up[8];
     rt_load<RtBf16, 8>(gate, gu + at);
     rt_load<RtBf16, 8>(up, gu + at + 14336);
     for (int k = 0; k < 8; k++)
         up[k] = gate[k] * rt_sigmoidf(gate[k]) * up[k];
-    rt_store<RtBf16, 8>(y + to, up);
+    rt_store<RtBf16, 8>(y + into, up);
 }
 
 /* add: y = a + b
@@ -761,8 +761,9 @@ rope_bwd_8192x6144x8192x128_bf16(const rt_bf16 *dy, const float *table, rt_bf16 
         rt_store<RtBf16, 8>(dx + at, d1);
         rt_store<RtBf16, 8>(dx + at + 64, d2);
     }
-    if (dx != dy) { /* v unchanged */
-        for (int j = threadIdx.x * 8; j < 1024; j += 1280)
+    /* v unchanged */
+    for (int j = threadIdx.x * 8; j < 1024; j += 1280) {
+        if (dx != dy)
             rt_copy<8>(dx + row + 5120 + j, dy + row + 5120 + j);
     }
 }

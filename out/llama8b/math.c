@@ -5,7 +5,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "math.h"
 
-#if MATH_IDENTITY != 0x1188281da7aff1c5
+#if MATH_IDENTITY != 0xc47d2018b91945cf
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 

@@ -12,11 +12,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0x1188281da7aff1c5
+#if MATH_IDENTITY != 0xc47d2018b91945cf
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_1188281da7aff1c5
+#define math_prepare math_prepare_c47d2018b91945cf
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {

@@ -16,12 +16,12 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0xbd87544f1e281b0a
-#define trainer_segments trainer_segments_bd87544f1e281b0a /* tables.c */
-#define trainer_numerics trainer_numerics_bd87544f1e281b0a /* checkpoint.c */
-#define trainer_step     trainer_step_bd87544f1e281b0a     /* step.c */
-#define trainer_setup    trainer_setup_bd87544f1e281b0a    /* bind.c */
-#define trainer_timed    trainer_timed_bd87544f1e281b0a    /* calibrate.c */
+#define TRAINER_IDENTITY 0x24cc125d70ec6f1d
+#define trainer_segments trainer_segments_24cc125d70ec6f1d /* tables.c */
+#define trainer_numerics trainer_numerics_24cc125d70ec6f1d /* checkpoint.c */
+#define trainer_step     trainer_step_24cc125d70ec6f1d     /* step.c */
+#define trainer_setup    trainer_setup_24cc125d70ec6f1d    /* bind.c */
+#define trainer_timed    trainer_timed_24cc125d70ec6f1d    /* calibrate.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

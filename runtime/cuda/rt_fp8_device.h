@@ -83,12 +83,51 @@ RT_DEVICE int32_t rt_fp8_size(float x)
     return rt_bits_f32(x) & 0x7fffffff;
 }
 
+/* The largest rt_fp8_size of n elements, and `top`. */
+template <int n, typename A> RT_DEVICE int32_t rt_fp8_sizes(int32_t top, const A *v)
+{
+    RT_UNROLL
+    for (int k = 0; k < n; k++) {
+        const int32_t size = rt_fp8_size((float)v[k]);
+        top = size > top ? size : top;
+    }
+    return top;
+}
+
+/* The same of n adjacent elements in memory. */
+template <typename T, int n> RT_DEVICE int32_t rt_fp8_sizes_at(int32_t top, const typename T::T *x)
+{
+    decltype(T::load(*x)) v[n];
+    rt_load<T, n>(v, x);
+    return rt_fp8_sizes<n>(top, v);
+}
+
+/* Of a block's threads the largest, for elements that are stored as T: rounding keeps their order, so
+ * only the largest is rounded. part: shared memory for one value per warp. */
+template <typename T, int threads>
+RT_DEVICE void rt_fp8_largest(int32_t top, int32_t *part, int32_t *largest)
+{
+    top = rt_block_max<threads>(top, part);
+    if (threadIdx.x == 0)
+        *largest = rt_fp8_size((float)T::load(T::store(rt_f32_from_bits(top))));
+}
+
 /* The scale of a tensor by the largest rt_fp8_size of its elements. */
 RT_DEVICE float rt_fp8_scale(int32_t largest, int top)
 {
     const int32_t exponent = (largest >> 23) - top + ((largest & 0x7fffff) > 0x600000);
     const int32_t scale = exponent < 1 ? 1 : exponent;
     return rt_f32_from_bits(largest >= 0x7f800000 ? 0x7fc00000 : scale << 23);
+}
+
+/* The same by the largest of each of `blocks` blocks, for the threads of one. */
+template <int threads>
+RT_DEVICE float rt_fp8_scale_of(const int32_t *largest, int blocks, int top, int32_t *part)
+{
+    int32_t most = 0;
+    for (int i = threadIdx.x; i < blocks; i += threads)
+        most = largest[i] > most ? largest[i] : most;
+    return rt_fp8_scale(rt_block_max<threads>(most, part), top);
 }
 
 #endif

@@ -4,7 +4,8 @@
 # release allocates registers differently. A kernel that exceeds one fails; one that stays below is
 # named. --update writes today's figures: read `git diff`, and say in the commit why a figure grew.
 budget_table=$here/budgets.txt
-budget_images=("llama8b sm_90a" "llama8b sm_80" "gpt2_124m sm_90a" "gpt2_124m sm_80")
+budget_images=("llama8b sm_90a" "llama8b sm_80" "gpt2_124m sm_90a" "gpt2_124m sm_80"
+    "llama8b_fp8 sm_90a") # its other kernels are those of llama8b
 # kernels that have a budget
 BUDGET_KERNELS='^(bias_)?(add_)?(rmsnorm|layernorm)_|^attention|^swiglu|^map_|_cross_entropy_|^linear_loss_'
 BUDGET_KERNELS="$BUDGET_KERNELS"'|^embed_bwd_|^adamw_update|^rt_sum_8_'
@@ -18,20 +19,34 @@ budget_keep() {
     cp "$2/kernels.c" "$WORK/budget/$1.c"
 }
 
+# budget_described MODEL: sets `described`, the arguments of fsdpgen
+budget_described() {
+    described=("$ROOT/models/${1%_fp8}.lua" --target cuda --set 'recompute="block"')
+    [[ $1 != *_fp8 ]] || described+=(--set dtypes.linear=fp8)
+}
+
 # budget_image MODEL ARCH: makes it, where compile() did not
 budget_image() {
     local dir=$WORK/budget/$1
     [ ! -s "$WORK/budget/$1.$2.cubin" ] || return 0
-    [ -s "$dir/kernels.cu" ] || "$FSDPGEN" "$ROOT/models/$1.lua" -o "$dir" --target cuda \
-        --set 'recompute="block"' || return 1
+    budget_described "$1"
+    [ -s "$dir/kernels.cu" ] || "$FSDPGEN" "${described[@]}" -o "$dir" || return 1
     image "$dir" "$2" "$WORK/image" 2>"$WORK/log" || { cat "$WORK/log"; return 1; }
     budget_keep "$1.$2" "$dir"
+}
+
+# budget_kernels MODEL: of the rows on stdin those that have a budget
+budget_kernels() {
+    case $1 in
+    *_fp8) grep -E '^fp8_|^[a-z_]*_scale_' ;;
+    *) grep -E "$BUDGET_KERNELS" ;;
+    esac
 }
 
 # budget_rows MODEL ARCH: "MODEL ARCH KERNEL registers spilled shared all loop hmma ldsm ldg16 ldg"
 budget_rows() {
     local at=$WORK/budget/$1.$2
-    "$WORK/sass" "$2" "$at.cubin" | grep -E "$BUDGET_KERNELS" | awk -v head="$1 $2" '
+    "$WORK/sass" "$2" "$at.cubin" | budget_kernels "$1" | awk -v head="$1 $2" '
         FILENAME != "-" && /Compiling entry function/ { split($0, part, "\047"); name = part[2] }
         FILENAME != "-" && /bytes stack frame/ { spilled[name] = $5 + $9 }
         FILENAME != "-" && /Used [0-9]+ registers/ {
@@ -105,7 +120,8 @@ budget_nvdisasm() { # MODEL ARCH: the disassembler counts the same
 }
 
 budget_plan() { # MODEL ARCH ROWS: plan --kernels --image says what ptxas and kernels.c say
-    "$FSDPGEN" plan "$ROOT/models/$1.lua" --target cuda --set 'recompute="block"' --kernels --json \
+    budget_described "$1"
+    "$FSDPGEN" plan "${described[@]}" --kernels --json \
         --image "$WORK/budget/$1.$2.cubin" 2>"$WORK/error" | python3 -c '
 import json, sys
 of, path = sys.argv[1:]

@@ -15,6 +15,13 @@ fp8_of() { # NAME ARGS...
     check "$name" "$WORK/lua_run" "$here/fp8.lua" "$ops" "$WORK/grad" "$WORK/fp8" "$WORK/codes" faults
 }
 
+# fp8_fused TARGET ARGS...: how often each op makes a scale after fuse, and the numerics hash.
+fp8_fused() {
+    "$FSDPGEN" "${@:2}" --target "$1" --dump=fuse --set dtypes.linear=fp8 >"$WORK/fused" 2>"$WORK/err"
+    grep -oE '= [a-z_0-9]*_scale(_frozen)?\(' "$WORK/fused" | sort | uniq -c | tr -s ' =\n' ' '
+    grep -o '^numerics .*' "$WORK/fused"
+}
+
 # fp8_says NAME TEXT ARGS...
 fp8_says() {
     "$FSDPGEN" check "${@:3}" --set dtypes.linear=fp8 >"$WORK/err" 2>&1
@@ -37,6 +44,26 @@ if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" $lua_flags >"$WORK/err" 2>&1; the
         "$models/tiny_llama.lua"
     check "fp8: what was made of rows in the forward is used again" \
         test "$(grep -c '= fp8_scale(' "$WORK/fp8")" = 12
+    # on a device, what makes a tensor finds its scale; the hash does not see it
+    llama=("$models/tiny_llama.lua" "${sizes[@]}" --set model.head_dim=16 --set model.ffn=48)
+    gpt2=("$models/tiny_gpt2.lua" "${sizes[@]}" --set model.heads=2)
+    hash=$(fp8_fused cpu "${llama[@]}")
+    check "fp8: processors find scales apart" [ "${hash% numerics *}" = " 8 fp8_scale(" ]
+    hash=${hash#*numerics }
+    check "fp8: kernels of llama that make scales" [ "$(fp8_fused cuda "${llama[@]}")" = " 1 add_rmsnorm_scale( 2 \
+fp8_scale( 1 rmsnorm_bwd_add_scale( 1 rmsnorm_scale( 1 rope_bwd_scale( 1 swiglu_bwd_scale( 1 swiglu_scale( numerics $hash" ]
+    check "fp8: and of GPT-2, with the bias of the residual" [ "$(fp8_fused cuda "${gpt2[@]}" | sed 's/ numerics.*//')" = \
+        " 1 bias_add_layernorm_scale( 5 fp8_scale( 1 layernorm_bwd_add_scale( 1 layernorm_scale(" ]
+    frozen=("${llama[@]}" --set 'groups={{match="*norm*",frozen=true}}')
+    check "fp8: and of frozen norms" [ "$(fp8_fused cuda "${frozen[@]}" | grep -o '1 rms[a-z_]*add[a-z_]*')" = \
+        "1 rmsnorm_bwd_add_scale_frozen" ]
+    mkdir -p "$WORK/own/swiglu"
+    cp "$ops"/swiglu/c* "$WORK/own/swiglu"
+    sed 's/canonical = .*//; s/doc = .*/doc = "mine",/' "$ops/swiglu/op.lua" >"$WORK/own/swiglu/op.lua"
+    check "fp8: an op of --ops has no such kernel" [ "$(fp8_fused cuda --ops "$WORK/own" "${llama[@]}" |
+        grep -c ' 1 swiglu_scale(')" = 0 ]
+    check "fp8: others keep theirs" [ "$(fp8_fused cuda --ops "$WORK/own" "${llama[@]}" |
+        grep -c ' 3 fp8_scale( .* 1 swiglu_bwd_scale(')" = 1 ]
     # two calls whose given inputs are equal, but not their places
     mkdir -p "$WORK/places/linear" "$WORK/places/plus"
     cat >"$WORK/places/plus/op.lua" <<'OP'

@@ -3,11 +3,19 @@
 //@ -- layernorm.
 //@ local f = acc == "float" and "f" or ""
 //@ local g = row(d, x)
+//@ local largest = s and ", int32_t *largest" or ""
+//@ local scale_out = s and ", " .. s.type .. " *s, char *workspace" or ""
+//@ if s then
+#include "rt_fp8_device.h"
+//@ end
 RT_GLOBAL(${g.threads})
 ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *w, const ${b.type} *b,
-      ${h.type} *h, ${y.type} *y, ${mean.type} *mean, ${rstd.type} *rstd)
+      ${h.type} *h, ${y.type} *y, ${mean.type} *mean, ${rstd.type} *rstd${largest})
 {
     RT_SHARED(${acc}, part, ${g.warps});
+//@ if s then
+    RT_SHARED(int32_t, tops, ${g.warps});
+//@ end
     const int64_t at = (int64_t)blockIdx.x * ${d};
     ${acc} v[${g.part}], more[${g.part}], scale[${g.part}], shift[${g.part}];
     ${acc} sum = 0, squares = 0;
@@ -34,15 +42,32 @@ ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *w, const ${b.type
     for (int k = 0; k < ${g.part}; k++)
         v[k] = v[k] * of_row * scale[k] + shift[k];
     ${store(y, "at", "v", g)};
+//@ if s then
+    rt_fp8_largest<${tag(y)}, ${g.threads}>(rt_fp8_sizes<${g.part}>(0, v), tops,
+                                            largest + blockIdx.x);
+//@ end
 }
+
+//@ if s then
+${scale_kernel(fn, s, to, t)}
+//@ end
 //@ host
 ${kernel(fn, g.threads)}
+//@ if s then
+${kernel(fn .. "_scale", 1024)}
+//@ end
 
 /* h[${t}, ${d}] = x + r, y[${t}, ${d}], mean[${t}], rstd[${t}] */
 static void ${fn}(Rt *rt, const ${x.type} *x, const ${r.type} *r, const ${w.type} *w,
                   const ${b.type} *b, ${h.type} *h, ${y.type} *y, ${mean.type} *mean,
-                  ${rstd.type} *rstd)
+                  ${rstd.type} *rstd${scale_out})
 {
+//@ if s then
+    int32_t *largest = (int32_t *)(void *)workspace;
+//@ end
     rt_launch(rt, &${fn}_kernel, ${t}, 1,
-              (void *[]){ &x, &r, &w, &b, &h, &y, &mean, &rstd });
+              (void *[]){ &x, &r, &w, &b, &h, &y, &mean, &rstd${s and ", &largest" or ""} });
+//@ if s then
+    rt_launch(rt, &${fn}_scale_kernel, 1, 1, (void *[]){ &largest, &s });
+//@ end
 }

@@ -11,6 +11,7 @@ return op {
         { "mean", "t", dtype = "acc" }, { "rstd", "t", dtype = "acc" },
     },
     axes = { t = "parallel", d = "reduction" },
+    scale_of = { y = function(n) return n.t end },
     flops = function(n) return (1 + 8) * n.t * n.d end,
     expands = function(g, n)
         local h = g.add { n.x, n.r }

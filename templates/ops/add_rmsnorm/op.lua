@@ -11,6 +11,7 @@ return op {
         { "rstd", "t", dtype = "acc" },
     },
     axes = { t = "parallel", d = "reduction" },
+    scale_of = { y = function(n) return n.t end },
     flops = function(n) return (1 + 4) * n.t * n.d end,
     expands = function(g, n)
         local h = g.add { n.x, n.r }

@@ -13,6 +13,7 @@ return op {
         { "mean", "t", dtype = "acc" }, { "rstd", "t", dtype = "acc" },
     },
     axes = { t = "parallel", d = "reduction" },
+    scale_of = { y = function(n) return n.t end },
     flops = function(n) return (1 + 1 + 8) * n.t * n.d end,
     expands = function(g, n)
         local h, y, mean, rstd = g.add_layernorm {

@@ -4,6 +4,7 @@
 -- found as an integer, so its order does not matter; if one is not finite, the scale is NaN.
 return op {
     arithmetic = 1,
+    role = "scale",
     doc = "s = the smallest power of two >= max |x| / (largest value of the form)",
     inputs = { { "x", "t k" } },
     attrs = { to = { "string", "e4m3" } },

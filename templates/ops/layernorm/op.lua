@@ -12,6 +12,7 @@ return op {
     },
     axes = { t = "parallel", d = "reduction" },
     cuts = { t = {} },
+    scale_of = { y = function(n) return n.t end },
     flops = function(n) return 8 * n.t * n.d end,
     backward = function(g, n, d)
         local dx, dw, db = g.layernorm_bwd { n.x, n.w, n.mean, n.rstd, d.y }

@@ -3,18 +3,28 @@
 //@ -- added.
 //@ local g = row(d, x)
 //@ local long = g.part > 16 -- too much for registers: read again, from the cache
-//@ local blocks = dw and workspace // (2 * d * acc_bytes) or t -- a row each, without sums
-//@ local to = dw and { dtype = dw.dtype, type = dw.type, name = "to" }
+//@ local room = s and workspace - 4 * t or workspace
+//@ local blocks = dw and room // (2 * d * acc_bytes) or t -- a row each, without sums
+//@ local sum_to = dw and { dtype = dw.dtype, type = dw.type, name = "to" }
 //@ local sums = { dtype = rstd.dtype, name = "part" }
-//@ local part = dw and ", " .. acc .. " *part" or ""
-//@ local grads = dw and (", %s *dw, %s *db, float beta,\n%18schar *workspace"):format(
-//@     dw.type, db.type, "") or ""
+//@ local part = (dw and ", " .. acc .. " *part" or "") .. (s and ", int32_t *largest" or "")
+//@ local grads = dw and (", %s *dw, %s *db"):format(dw.type, db.type) or ""
+//@ local given = (dw and ", &part" or "") .. (s and ", &largest" or "")
+//@ local scale_out = s and (", %s *s"):format(s.type) or ""
+//@ local more = dw and ",\n                  float beta, char *workspace" or s and ", char *workspace" or ""
+//@ if s then
+#include "rt_fp8_device.h"
+//@ end
 RT_GLOBAL(${g.threads})
 ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
       const ${rstd.type} *rstd, const ${dy.type} *dy, const ${dres.type} *dres,
       ${dx.type} *dx${part})
 {
     RT_SHARED(${acc}, shared, ${g.warps});
+//@ if s then
+    RT_SHARED(int32_t, tops, ${g.warps});
+    int32_t top = 0;
+//@ end
     ${acc} scale[${g.part}];
 //@ if dw then
     ${acc} sum_w[${g.part}] = {}, sum_b[${g.part}] = {};
@@ -58,7 +68,13 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
         for (int k = 0; k < ${g.part}; k++)
             e[k] = past[k] + ${rnd(dx, "r * (e[k] - mean_e - h[k] * mean_eh)")};
         ${store(dx, "at", "e", g)};
+//@ if s then
+        top = rt_fp8_sizes<${g.part}>(top, e);
+//@ end
     }
+//@ if s then
+    rt_fp8_largest<${tag(dx)}, ${g.threads}>(top, tops, largest + blockIdx.x);
+//@ end
 //@ if dw then
     part += (int64_t)blockIdx.x * ${d};
     ${store(sums, "0", "sum_w", g)};
@@ -77,13 +93,20 @@ ${fn}_sum(const ${acc} *part, ${dw.type} *dw, ${db.type} *db, float beta)
     const ${acc} sum = rt_column_sum(from, ${blocks}, ${d}, shared);
     const int j = blockIdx.x * 32 + threadIdx.x;
     if (threadIdx.x < 32 && j < ${d})
-        ${st(to, "j", "(beta == 0 ? 0 : " .. ld(to, "j") .. ") + sum")};
+        ${st(sum_to, "j", "(beta == 0 ? 0 : " .. ld(sum_to, "j") .. ") + sum")};
 }
+//@ end
+
+//@ if s then
+${scale_kernel(fn, s, to, blocks)}
 //@ end
 //@ host
 ${kernel(fn, g.threads)}
 //@ if dw then
 ${kernel(fn .. "_sum", 1024)}
+//@ end
+//@ if s then
+${kernel(fn .. "_scale", 1024)}
 //@ end
 
 //@ if dw then
@@ -93,15 +116,21 @@ ${kernel(fn .. "_sum", 1024)}
 //@ end
 static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
                   const ${rstd.type} *rstd, const ${dy.type} *dy,
-                  const ${dres.type} *dres, ${dx.type} *dx${grads})
+                  const ${dres.type} *dres, ${dx.type} *dx${grads}${scale_out}${more})
 {
 //@ if dw then
     ${acc} *part = (${acc} *)(void *)workspace;
 //@ end
+//@ if s then
+    int32_t *largest = (int32_t *)(void *)(workspace + ${workspace - 4 * t});
+//@ end
     rt_launch(rt, &${fn}_kernel, ${blocks}, 1,
-              (void *[]){ &x, &w, &mean, &rstd, &dy, &dres, &dx${dw and ", &part" or ""} });
+              (void *[]){ &x, &w, &mean, &rstd, &dy, &dres, &dx${given} });
 //@ if dw then
     rt_launch(rt, &${fn}_sum_kernel, ${(d + 31) // 32}, 2,
               (void *[]){ &part, &dw, &db, &beta });
+//@ end
+//@ if s then
+    rt_launch(rt, &${fn}_scale_kernel, 1, 1, (void *[]){ &largest, &s });
 //@ end
 }

@@ -22,6 +22,7 @@ return op {
         local blocks = math.min((n.t + 7) // 8, math.max(264, (1 << 20) // n.d))
         return blocks * 2 * n.d * n.acc_bytes
     end,
+    scale_of = { dx = function(n) return n.t end },
     flops = function(n) return ((n.dw and 15 or 12) + 1) * n.t * n.d end,
     expands = function(g, n)
         local dx, dw, db = g.layernorm_bwd { n.x, n.w, n.mean, n.rstd, n.dy }

@@ -2,10 +2,18 @@
 //@ -- rmsnorm: a block for each row, which it holds in registers.
 //@ local f = acc == "float" and "f" or ""
 //@ local g = row(d, x)
+//@ local largest = s and ", int32_t *largest" or ""
+//@ local scale_out = s and ", " .. s.type .. " *s, char *workspace" or ""
+//@ if s then
+#include "rt_fp8_device.h"
+//@ end
 RT_GLOBAL(${g.threads})
-${fn}(const ${x.type} *x, const ${w.type} *w, ${y.type} *y, ${rstd.type} *rstd)
+${fn}(const ${x.type} *x, const ${w.type} *w, ${y.type} *y, ${rstd.type} *rstd${largest})
 {
     RT_SHARED(${acc}, part, ${g.warps});
+//@ if s then
+    RT_SHARED(int32_t, tops, ${g.warps});
+//@ end
     const int64_t at = (int64_t)blockIdx.x * ${d};
     ${acc} v[${g.part}], scale[${g.part}], squares = 0;
     ${load("v", x, "at", g)};
@@ -19,13 +27,31 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, ${y.type} *y, ${rstd.type} *rstd)
     for (int k = 0; k < ${g.part}; k++)
         v[k] = v[k] * r * ${offset == 0 and "scale[k]" or "(scale[k] + " .. lit(offset) .. ")"};
     ${store(y, "at", "v", g)};
+//@ if s then
+    rt_fp8_largest<${tag(y)}, ${g.threads}>(rt_fp8_sizes<${g.part}>(0, v), tops,
+                                            largest + blockIdx.x);
+//@ end
 }
+
+//@ if s then
+${scale_kernel(fn, s, to, t)}
+//@ end
 //@ host
 ${kernel(fn, g.threads)}
+//@ if s then
+${kernel(fn .. "_scale", 1024)}
+//@ end
 
 /* y[${t}, ${d}], rstd[${t}] */
 static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, ${y.type} *y,
-                  ${rstd.type} *rstd)
+                  ${rstd.type} *rstd${scale_out})
 {
-    rt_launch(rt, &${fn}_kernel, ${t}, 1, (void *[]){ &x, &w, &y, &rstd });
+//@ if s then
+    int32_t *largest = (int32_t *)(void *)workspace;
+//@ end
+    rt_launch(rt, &${fn}_kernel, ${t}, 1,
+              (void *[]){ &x, &w, &y, &rstd${s and ", &largest" or ""} });
+//@ if s then
+    rt_launch(rt, &${fn}_scale_kernel, 1, 1, (void *[]){ &largest, &s });
+//@ end
 }

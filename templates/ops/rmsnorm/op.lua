@@ -12,6 +12,7 @@ return op {
     outputs = { { "y", "t d", dtype = "x" }, { "rstd", "t", dtype = "acc" } },
     axes = { t = "parallel", d = "reduction" },
     cuts = { t = {} },
+    scale_of = { y = function(n) return n.t end },
     flops = function(n) return 4 * n.t * n.d end,
     backward = function(g, n, d)
         local dx, dw = g.rmsnorm_bwd { n.x, n.w, n.rstd, d.y, offset = n.offset }

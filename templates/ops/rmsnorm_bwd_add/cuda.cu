@@ -3,17 +3,28 @@
 //@ -- added.
 //@ local g = row(d, x)
 //@ local long = g.part > 16 -- too much for registers: read again, from the cache
-//@ local blocks = dw and workspace // (d * acc_bytes) or t -- a row each, without sums
+//@ local room = s and workspace - 4 * t or workspace
+//@ local blocks = dw and room // (d * acc_bytes) or t -- a row each, without sums
 //@ local sums = { dtype = rstd.dtype, name = "part" }
 //@ local scale_k = offset == 0 and "scale[k]" or "(scale[k] + " .. lit(offset) .. ")"
-//@ local part = dw and ", " .. acc .. " *part" or ""
-//@ local grads = dw and (", %s *dw, float beta,\n%18schar *workspace"):format(dw.type, "") or ""
+//@ local part = (dw and ", " .. acc .. " *part" or "") .. (s and ", int32_t *largest" or "")
+//@ local grads = dw and (", %s *dw"):format(dw.type) or ""
+//@ local given = (dw and ", &part" or "") .. (s and ", &largest" or "")
+//@ local scale_out = s and (", %s *s"):format(s.type) or ""
+//@ local more = dw and ",\n                  float beta, char *workspace" or s and ", char *workspace" or ""
+//@ if s then
+#include "rt_fp8_device.h"
+//@ end
 RT_GLOBAL(${g.threads})
 ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
       const ${dy.type} *dy, const ${dres.type} *dres,
       ${dx.type} *dx${part})
 {
     RT_SHARED(${acc}, shared, ${g.warps});
+//@ if s then
+    RT_SHARED(int32_t, tops, ${g.warps});
+    int32_t top = 0;
+//@ end
     ${acc} scale[${g.part}];
 //@ if dw then
     ${acc} sum_w[${g.part}] = {};
@@ -54,7 +65,13 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
         for (int k = 0; k < ${g.part}; k++)
             e[k] = past[k] + ${rnd(dx, "r * (e[k] - h[k] * mean_eh)")};
         ${store(dx, "at", "e", g)};
+//@ if s then
+        top = rt_fp8_sizes<${g.part}>(top, e);
+//@ end
     }
+//@ if s then
+    rt_fp8_largest<${tag(dx)}, ${g.threads}>(top, tops, largest + blockIdx.x);
+//@ end
 //@ if dw then
     ${store(sums, "(int64_t)blockIdx.x * " .. d, "sum_w", g)};
 //@ end
@@ -72,10 +89,17 @@ ${fn}_sum(const ${acc} *part, ${dw.type} *dw, float beta)
         ${st(dw, "j", "(beta == 0 ? 0 : " .. ld(dw, "j") .. ") + sum")};
 }
 //@ end
+
+//@ if s then
+${scale_kernel(fn, s, to, blocks)}
+//@ end
 //@ host
 ${kernel(fn, g.threads)}
 //@ if dw then
 ${kernel(fn .. "_sum", 1024)}
+//@ end
+//@ if s then
+${kernel(fn .. "_scale", 1024)}
 //@ end
 
 //@ if dw then
@@ -85,15 +109,21 @@ ${kernel(fn .. "_sum", 1024)}
 //@ end
 static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
                   const ${dy.type} *dy,
-                  const ${dres.type} *dres, ${dx.type} *dx${grads})
+                  const ${dres.type} *dres, ${dx.type} *dx${grads}${scale_out}${more})
 {
 //@ if dw then
     ${acc} *part = (${acc} *)(void *)workspace;
 //@ end
+//@ if s then
+    int32_t *largest = (int32_t *)(void *)(workspace + ${workspace - 4 * t});
+//@ end
     rt_launch(rt, &${fn}_kernel, ${blocks}, 1,
-              (void *[]){ &x, &w, &rstd, &dy, &dres, &dx${dw and ", &part" or ""} });
+              (void *[]){ &x, &w, &rstd, &dy, &dres, &dx${given} });
 //@ if dw then
     rt_launch(rt, &${fn}_sum_kernel, ${(d + 31) // 32}, 1,
               (void *[]){ &part, &dw, &beta });
+//@ end
+//@ if s then
+    rt_launch(rt, &${fn}_scale_kernel, 1, 1, (void *[]){ &largest, &s });
 //@ end
 }

@@ -22,6 +22,7 @@ return op {
         local blocks = math.min((n.t + 7) // 8, math.max(264, (1 << 20) // n.d))
         return blocks * n.d * n.acc_bytes
     end,
+    scale_of = { dx = function(n) return n.t end },
     flops = function(n) return ((n.dw and 11 or 9) + 1) * n.t * n.d end,
     expands = function(g, n)
         local dx, dw = g.rmsnorm_bwd { n.x, n.w, n.rstd, n.dy, offset = n.offset }

@@ -7,7 +7,7 @@ return op {
     canonical = "rope_bwd",
     doc = "halves of q and k heads: (d1 cos + d2 sin, d2 cos - d1 sin)",
     inputs = {
-        { "dy", "t c" }, { "table", "s hd", class = "acc" },
+        { "dy", "t c" }, { "table", "p hd", class = "acc" },
         { "starts", "t", class = "i32", optional = true },
     },
     attrs = {
@@ -33,14 +33,15 @@ return op {
             return ("rows of %d are not (heads + 2 kv_heads) * head_dim = %d"):format(
                 n.c, (n.heads + 2 * n.kv_heads) * n.head_dim)
         end
-        if n.hd ~= turned or n.s ~= n.seq then
+        if n.hd ~= turned or n.p ~= n.seq then
             return ("the table is for %d positions of %d, not %d of %d"):format(
-                n.s, n.hd, n.seq, turned)
+                n.p, n.hd, n.seq, turned)
         end
         if n.t % n.seq ~= 0 then
             return ("%d rows are not whole sequences of %d"):format(n.t, n.seq)
         end
     end,
+    scale_of = { dx = function(n) return n.t end },
     flops = function(n) return 3 * n.t * (n.heads + n.kv_heads) * n.hd end,
     reference = function(n)
         local half = n.hd // 2
@@ -65,7 +66,7 @@ return op {
         local partly = hd > 2 and (h + s) % 3 == 2
         local turned = partly and 2 * (1 + s % (hd // 2 - 1)) or hd
         return {
-            t = s * r(1, 3), c = (h + 2 * kv) * hd, s = s, hd = turned,
+            t = s * r(1, 3), c = (h + 2 * kv) * hd, p = s, hd = turned,
             heads = h, kv_heads = kv, head_dim = hd, seq = s,
             rotary = partly and turned or 0,
             inputs = function(n, r, make)

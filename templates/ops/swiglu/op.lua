@@ -15,6 +15,7 @@ return op {
     outputs = { { "y", "t f", dtype = "gu" } },
     axes = { t = "parallel", f = "parallel" },
     cuts = { t = {}, f = {} },
+    scale_of = { y = function(n) return n.t * ((n.f + 255) // 256) end },
     flops = function(n) return 5 * n.t * n.f end,
     backward = function(g, n, d)
         return { gu = g.swiglu_bwd { n.gu, d.y, act = n.act } }

@@ -3,19 +3,28 @@
 //@ local f_ = acc == "float" and "f" or ""
 //@ local two_c = 1.5957691216057308 -- 2 sqrt(2 / pi): see gelu
 //@ local g = grid(f, gu)
+//@ local largest = s and ", int32_t *largest" or ""
+//@ local inside = s and not g.whole and "if (j < " .. f .. ")\n        " or "" -- all are in the largest
+//@ local zero = s and not g.whole and " = {}" or ""
+//@ local scale_out = s and ", " .. s.type .. " *s, char *workspace" or ""
+//@ if s then
+#include "rt_fp8_device.h"
+//@ end
 RT_GLOBAL(${g.threads})
-${fn}(const ${gu.type} *gu, const ${dy.type} *dy, ${dgu.type} *dgu)
+${fn}(const ${gu.type} *gu, const ${dy.type} *dy, ${dgu.type} *dgu${largest})
 {
     const int j = (blockIdx.y * ${g.threads} + threadIdx.x) * ${g.width};
     const int64_t at = (int64_t)blockIdx.x * ${2 * f} + j, from = (int64_t)blockIdx.x * ${f} + j;
-//@ if not g.whole then
+//@ if s then
+    RT_SHARED(int32_t, tops, ${g.threads // 32});
+//@ elseif not g.whole then
     if (j >= ${f})
         return;
 //@ end
-    ${acc} gate[${g.width}], up[${g.width}], d[${g.width}];
-    ${load("gate", gu, "at", g)};
-    ${load("up", gu, "at + " .. f, g)};
-    ${load("d", dy, "from", g)};
+    ${acc} gate[${g.width}]${zero}, up[${g.width}]${zero}, d[${g.width}]${zero};
+    ${inside}${load("gate", gu, "at", g)};
+    ${inside}${load("up", gu, "at + " .. f, g)};
+    ${inside}${load("d", dy, "from", g)};
     for (int k = 0; k < ${g.width}; k++) {
 //@ if act == "gelu" then
         const ${acc} v = gate[k], square = v * v;
@@ -29,14 +38,32 @@ ${fn}(const ${gu.type} *gu, const ${dy.type} *dy, ${dgu.type} *dgu)
 //@ end
         up[k] = of_up;
     }
-    ${store(dgu, "at", "gate", g)};
-    ${store(dgu, "at + " .. f, "up", g)};
+    ${inside}${store(dgu, "at", "gate", g)};
+    ${inside}${store(dgu, "at + " .. f, "up", g)};
+//@ if s then
+    const int32_t top = rt_fp8_sizes<${g.width}>(rt_fp8_sizes<${g.width}>(0, gate), up);
+    rt_fp8_largest<${tag(dgu)}, ${g.threads}>(top, tops, largest + blockIdx.x * ${g.blocks} + blockIdx.y);
+//@ end
 }
+
+//@ if s then
+${scale_kernel(fn, s, to, t * g.blocks)}
+//@ end
 //@ host
 ${kernel(fn, g.threads)}
+//@ if s then
+${kernel(fn .. "_scale", 1024)}
+//@ end
 
 /* dgu[${t}, ${2 * f}], the gradient of gu, from dy[${t}, ${f}] */
-static void ${fn}(Rt *rt, const ${gu.type} *gu, const ${dy.type} *dy, ${dgu.type} *dgu)
+static void ${fn}(Rt *rt, const ${gu.type} *gu, const ${dy.type} *dy, ${dgu.type} *dgu${scale_out})
 {
-    rt_launch(rt, &${fn}_kernel, ${t}, ${g.blocks}, (void *[]){ &gu, &dy, &dgu });
+//@ if s then
+    int32_t *largest = (int32_t *)(void *)workspace;
+//@ end
+    rt_launch(rt, &${fn}_kernel, ${t}, ${g.blocks},
+              (void *[]){ &gu, &dy, &dgu${s and ", &largest" or ""} });
+//@ if s then
+    rt_launch(rt, &${fn}_scale_kernel, 1, 1, (void *[]){ &largest, &s });
+//@ end
 }

@@ -10,6 +10,7 @@ return op {
     outputs = { { "dgu", "t 2*f", dtype = "gu", alias = "gu" } },
     axes = { t = "parallel", f = "parallel" },
     cuts = { t = {}, f = {} },
+    scale_of = { dgu = function(n) return n.t * ((n.f + 255) // 256) end },
     flops = function(n) return 11 * n.t * n.f end,
     reference = function(n)
         for i = 0, n.t - 1 do
