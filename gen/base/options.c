@@ -198,7 +198,7 @@ static OptionsFound unknown_option(OptionReader *r, const char *name, size_t byt
     for (const Command *c = r->commands; c->name; c++) {
         const Option *o = named_option(c, name, bytes);
 
-        if (o && o->what && !c->hidden)
+        if (o && o->what)
             text = gen_printf(r->g, "%s%s%s", text, *text ? ", " : "", c->name);
     }
     if (*text)

@@ -56,7 +56,6 @@ typedef struct Command {
     const char *usage[4]; /* what follows the name, one line each; NULL after the last */
     const char *more;     /* more lines for its help; or NULL */
     const char *exits;    /* its exit codes; NULL: those of the first row */
-    bool hidden;          /* omitted from the general help */
     bool implied;         /* the command line does not name it */
     OptionValue words;    /* what its arguments are */
     ChoiceFn *choice;     /* VALUE_CHOICE: for the first argument */

@@ -75,8 +75,7 @@ static void help_of_all(Text *t, const Command *commands)
     add_usage(t, commands);
     text_printf(t, "       fsdpgen COMMAND --help\n\n");
     for (const Command *c = commands; c->name; c++)
-        if (!c->hidden)
-            text_printf(t, "  %-12s %s\n", c->name, c->what);
+        text_printf(t, "  %-12s %s\n", c->name, c->what);
     text_printf(t, "\nWithout a command a description is generated. Options of `%s`:\n\n",
                 commands->name);
     add_options(t, commands);

@@ -167,7 +167,7 @@ local trainer = {
           .. "skipped and lowers the scale",
       fields = {
           { "init", "int", min = 0, max = 1 << 40, default = 65536,
-            doc = "initial scale of a micro-batch's mean loss: a power of two, or 0 for no scaling" },
+            doc = "initial scale of a micro-batch's mean loss: a power of two (0 is what other dtypes have, and an error with f16)" },
           { "growth_interval", "int", min = 1, max = 1 << 40, default = 2000,
             doc = "number of updates in a row after which the scale grows" },
           { "factor", "int", min = 2, max = 1 << 16, power_of_two = true, default = 2,
@@ -401,7 +401,7 @@ local constructors = {
                 doc = "GB/s of kernels that reduce rows or columns: norms, losses" },
               { "sms", "int", min = 1, max = 1 << 16, default = 132,
                 doc = "multiprocessors, which share the tiles of a product, for `plan --kernels`" },
-              { "peak", "number", min = 0, max = 1e6, default = 0,
+              { "peak", "number", min = 0, max = 1e6, default = 0, default_text = "the gpu's",
                 doc = "TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: no MFU" },
           } },
         { "node", "string", values = machines.nodes, optional = true, more = own,

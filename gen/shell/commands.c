@@ -322,13 +322,12 @@ const Command shell_commands[] = {
      .bit = TOK_COMMAND,
      .options = tok_option_table},
     {.name = "docs",
-     .what = "print the reference",
+     .what = "print the reference: fields, ops, command lines",
      .usage =
          {"[lua | ops | options | trainer-options | accelerate | man | man-trainer]"},
      .more = "Prints the fields of descriptions as Markdown, or, by name: annotations\n"
              "for editors, the list of ops, the command lines of fsdpgen and of\n"
              "trainers, keys of Accelerate, manual pages.",
-     .hidden = true,
      .words = VALUE_CHOICE,
      .choice = docs_name,
      .least = 0,

@@ -91,8 +91,6 @@ static void add_words(Gen *g, Text *t, const CommandLine *p, const OptionList *f
 {
     text_printf(t, "    case $command:$current in\n");
     for (const Command *c = p->commands; c->name; c++) {
-        if (c->hidden)
-            continue;
         text_printf(t, "    %s:-*) _%s_words '", c->name, p->name);
         for (const Option *o = c->options; o->name; o++)
             if (o->what && option_is_of(o, c))

@@ -79,8 +79,6 @@ void complete_fish(Gen *g, Text *t, const CommandLine *p, const OptionList *fiel
     for (const Command *c = p->commands; c->name; c++) {
         const char *words = proposes(g, c->words, c->choice, fields);
 
-        if (c->hidden)
-            continue;
         if (!c->implied)
             text_printf(t, "complete -c %s -n __%s_first -a %s -d '%s'\n", p->name,
                         p->name, c->name, quoted(g, c->what));

@@ -93,7 +93,7 @@ static void add_first(Gen *g, Text *t, const CommandLine *p, const OptionList *f
                 "    commands=(\n",
                 p->name);
     for (const Command *c = p->commands; c->name; c++)
-        if (!c->hidden && !c->implied)
+        if (!c->implied)
             text_printf(t, "        '%s:%s'\n", c->name, shell_quoted(g, c->what, ":"));
     text_printf(t, "    )\n    _describe command commands\n");
     if (*words)
@@ -119,8 +119,7 @@ void complete_zsh(Gen *g, Text *t, const CommandLine *p, const OptionList *field
                 "    case $command in\n",
                 p->name, p->commands->name, shell_command_names(g, p, "|"));
     for (const Command *c = p->commands; c->name; c++)
-        if (!c->hidden)
-            add_command(g, t, p, c, fields);
+        add_command(g, t, p, c, fields);
     text_printf(t,
                 "    esac\n"
                 "}\n\n"

@@ -20,8 +20,6 @@ static void add_commands(Gen *g, Text *t, const CommandLine *p)
 {
     text_printf(t, "| command | what it does |\n|---|---|\n");
     for (const Command *c = p->commands; c->name; c++) {
-        if (c->hidden)
-            continue;
         for (int i = 0; c->usage[i]; i++)
             text_printf(t, "%s`%s%s%s %s`", i ? "<br>" : "| ", p->name,
                         c->implied ? "" : " ", c->implied ? "" : c->name,

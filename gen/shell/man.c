@@ -51,7 +51,7 @@ static void add_synopsis(Text *t, const CommandLine *p)
 {
     text_printf(t, ".SH SYNOPSIS\n.nf\n");
     for (const Command *c = p->commands; c->name; c++)
-        for (int i = 0; !c->hidden && c->usage[i]; i++) {
+        for (int i = 0; c->usage[i]; i++) {
             text_printf(t, "\\fB%s%s%s\\fR ", p->name, c->implied ? "" : " ",
                         c->implied ? "" : c->name);
             add_words(t, c->usage[i]);
@@ -64,8 +64,6 @@ static void add_commands(Text *t, const CommandLine *p)
 {
     text_printf(t, ".SH COMMANDS\n");
     for (const Command *c = p->commands; c->name; c++) {
-        if (c->hidden)
-            continue;
         text_printf(t, ".TP\n.B ");
         add_text(t, c->implied ? "(none)" : c->name);
         text_printf(t, "\n");
@@ -112,7 +110,7 @@ static void add_exits(Text *t, const CommandLine *p)
 {
     text_printf(t, ".SH EXIT STATUS\n");
     for (const Command *c = p->commands; c->name; c++) {
-        if (c->hidden || !c->exits)
+        if (!c->exits)
             continue;
         text_printf(t, ".TP\n.B ");
         add_text(t, c->implied ? "(none)" : c->name);

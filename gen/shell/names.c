@@ -10,7 +10,7 @@ const char *shell_command_names(Gen *g, const CommandLine *p, const char *betwee
     const char *all = "";
 
     for (const Command *c = p->commands; c->name; c++)
-        if (!c->hidden && !c->implied)
+        if (!c->implied)
             all = gen_printf(g, "%s%s%s", all, *all ? between : "", c->name);
     return all;
 }
@@ -50,7 +50,7 @@ const char *shell_option_commands(Gen *g, const CommandLine *p, const Option *o,
     const char *all = "";
 
     for (const Command *c = p->commands; c->name; c++)
-        if (!c->hidden && option_is_of(o, c) && has_row(c, o))
+        if (option_is_of(o, c) && has_row(c, o))
             all = gen_printf(g, "%s%s%s%s", all, *all ? between : "", before, c->name);
     return all;
 }

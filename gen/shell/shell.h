@@ -22,7 +22,7 @@ typedef struct CommandLine {
 CommandLine shell_generator(void);      /* commands.c */
 CommandLine shell_trainer(Gen *g);      /* trainer_flags.c */
 
-/* Names of a program's commands, with `between` between them; hidden ones are omitted. */
+/* Names of a program's commands, with `between` between them. */
 const char *shell_command_names(Gen *g, const CommandLine *p, const char *between);
 /* The next row, across all tables; NULL: start with the first. */
 const Option *shell_next_option(const CommandLine *p, const Option *o);

@@ -110,7 +110,7 @@ completion_bash() {
         completes fsdpgen "options of $command" "$(named "$command" | sort | xargs)" "$command" --
     done
     completes fsdpgen "commands" "plan" pl
-    completes fsdpgen "commands and descriptions" "a.lua b c.lua check completion diff folder generate import init plan report size test-op tokenize tune" ""
+    completes fsdpgen "commands and descriptions" "a.lua b c.lua check completion diff docs folder generate import init plan report size test-op tokenize tune" ""
     completes fsdpgen "descriptions" "a.lua b c.lua folder" plan ""
     completes fsdpgen "passes" "shard" plan a.lua --dump sh
     completes fsdpgen "passes, behind =" "schedule" plan a.lua --dump=sche
