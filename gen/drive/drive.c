@@ -241,19 +241,38 @@ static void judge_budget(Gen *g)
     policy_over_budget(g, changes, n, parts, n_parts, plan_with);
 }
 
+/* May a warning take another plan? */
+static bool shows_warnings(const Gen *g)
+{
+    return !strcmp(g->opt.command, "plan") || !strcmp(g->opt.command, "check") ||
+           !strcmp(g->opt.command, "generate");
+}
+
+/* Does fp8 make a step longer? */
+static void judge_fp8(Gen *g)
+{
+    Gen own;
+    Cost without;
+
+    if (!g->model.linear_fp8 || !g->model.target->device || !shows_warnings(g))
+        return;
+    own = gen_with(g, "dtypes.linear = \"param\"");
+    if (drive_passes(&own, "load", "simulate") != EXIT_DONE)
+        return;
+    without = policy_cost(&own);
+    warn_fp8(g, &without);
+}
+
 /* Are bytes for sums of gradients worth a warning? The other choice is planned, too. */
 static void judge_sums(Gen *g)
 {
-    const char *command = g->opt.command;
     Model *m = &g->model;
     const SumChoice now = {m->leaves, m->accumulate_sharded};
     const Program program = g->prog;
     SumChoice other;
     Cost cost;
 
-    if ((strcmp(command, "plan") != 0 && strcmp(command, "check") != 0 &&
-         strcmp(command, "generate") != 0) ||
-        !warn_sums_find(g, &other))
+    if (!shows_warnings(g) || !warn_sums_find(g, &other))
         return;
     m->leaves = other.leaves;
     m->accumulate_sharded = other.sharded;
@@ -300,7 +319,8 @@ static const struct {
     void (*judge)(Gen *g);
 } judges[] = {{"graph", dims_check_read}, {"unroll", judge_bound},
               {"place", judge_image},     {"place", judge_budget},
-              {"simulate", judge_sums},   {"simulate", warn_plan}};
+              {"simulate", judge_sums},   {"simulate", judge_fp8},
+              {"simulate", warn_plan}};
 
 /* ---- the passes ------------------------------------------------------------------ */
 

@@ -283,6 +283,8 @@ void search_print(Gen *g, Text *t);           /* what it chose and why; empty wi
 /* ---- warn.c ---------------------------------------------------------------------- */
 
 void warn_plan(Gen *g); /* of a plan with predicted times */
+/* Of products in fp8 that make a step longer; without: the cost of the plan that has none. */
+void warn_fp8(Gen *g, const Cost *without);
 
 /* warn_small.c: of collectives and chunks too small for their rates. */
 /* Seconds of a step that computation waits for collectives; 0: too few for a warning. */

@@ -212,6 +212,24 @@ static void warn_small_batch(Gen *g)
         cost_source(g), 100.0 * (double)computes / (double)moves);
 }
 
+void warn_fp8(Gen *g, const Cost *without)
+{
+    enum { WORTH_PERCENT = 1 }; /* of a step */
+    const Cost now = policy_cost(g);
+
+    if (without->seconds * (100 + WORTH_PERCENT) >= now.seconds * 100)
+        return;
+    diag_add(g, DIAG_WARNING, model_pos(g, "dtypes.linear"),
+             gen_printf(g,
+                        "dtypes.linear = \"param\" needs %s a rank; it is another "
+                        "numerics hash",
+                        show_bytes(g, without->bytes)),
+             "dtypes.linear: a step takes about %s with \"fp8\", in %s a rank, and %s "
+             "without (%s): roundings take more time than its products save",
+             show_seconds(g, now.seconds), show_bytes(g, now.bytes),
+             show_seconds(g, without->seconds), cost_source(g));
+}
+
 void warn_plan(Gen *g)
 {
     warn_copy_over_nodes(g);

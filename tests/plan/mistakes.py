@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # mistakes.py FSDPGEN MODELS: plants classical mistakes in llama8b, and compares the numbers of
 # each warning with closed forms of the model's dimensions.
+import json
 import re
 import subprocess
 import sys
@@ -118,6 +119,24 @@ warned("a chunk of the loss too small", rf"(\d+) chunks of (\d+) tokens each rea
        TOKENS // chunk, chunk, moves, 3 * 2 * TOKENS * V * D / 500e12, large, 2 * large * V,
        sets=[f"loss.chunk_tokens={chunk}", "target.rates.memory=2000", "target.rates.tflops=500"])
 warned("llama8b: its chunk is large enough", "loss.chunk_tokens", quiet=True)
+
+# fp8 saves flops and spends bytes: the warning has what plan says of both descriptions.
+SLOW = ["target.rates.memory=300", "target.rates.norm=300"]
+
+
+def planned(*sets):
+    command = [generator, "plan", f"{models}/llama8b.lua", "--target", "cuda", "--json", "--set", 'target.memory="999GiB"']
+    for s in (*SLOW, *sets):
+        command += ["--set", s]
+    plan = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+    return plan["step_seconds"], plan["bytes_per_rank"]["total"]
+
+
+with_fp8, without = planned("dtypes.linear=fp8"), planned()
+warned("fp8 that makes a step longer", rf'a step takes about {TIME} with "fp8", in {SIZE} a rank, and {TIME} without'
+       rf'.*dtypes.linear = "param" needs {SIZE} a rank', with_fp8[0], with_fp8[1], without[0], without[1],
+       sets=["dtypes.linear=fp8", *SLOW])
+warned("llama8b: fp8 makes it shorter", "dtypes.linear", quiet=True, sets=["dtypes.linear=fp8"])
 
 d, kv, f, v = 64, 64, 64, 256
 narrow = [f"model.layers={n}", f"model.dim={d}", f"model.vocab={v}", f"model.ffn={f}", "model.heads=4",
