@@ -432,7 +432,7 @@ static int64_t slab_bytes(const Binder *b)
  * none. */
 static const char *scratch_call(Steps *s, const Binder *b)
 {
-    return b->ins->scratch < 0 || scratch_members(s->g, b->cls, b->span->phase).count == 0
+    return b->ins->scratch < 0 || !scratch_any(b->cls, b->span->phase)
                ? NULL
                : gen_printf(s->g, "%s_at(rt%s)",
                             scratch_struct(s->g, b->cls, b->span->phase),

@@ -132,7 +132,7 @@ static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c
         return v->loc_index == DATA_PART ? parts_number(e->g, v, loop)
                                          : local_name(e, kernels, v->name);
     case LOC_SCRATCH:
-        return member(e, "scratch", v, loop, scratch_value(e->g, c, s->phase, v));
+        return member(e, "scratch", v, loop, scratch_value(e->g, c, v));
     case LOC_NONE:
         break;
     }
@@ -309,7 +309,7 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
         }
         if (n->workspace_bytes) {
             lua_pushstring(L, member(e, "scratch", n->out[0], parts_loop_axes(e->g, n),
-                                     scratch_workspace(e->g, c, s->phase, n)));
+                                     scratch_workspace(e->g, c, n)));
             lua_rawseti(L, -2, ++count);
         }
         if (ops_scaled(e->g, n->op)) {

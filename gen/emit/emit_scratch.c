@@ -59,25 +59,32 @@ static void add_value(Gen *g, ScratchList *list, const Value *v)
 }
 
 /* A kernel's workspace is named after the first value that it makes. */
-static void add_workspace(Gen *g, ScratchList *list, const Class *c, const Node *n)
+static const char *workspace_name(Gen *g, const Class *c, const Node *n)
 {
     const char *name = gen_printf(g, "%s_workspace", name_saved(g, n->out[0]->name));
+
+    while (is_value(g, c, name))
+        name = gen_printf(g, "%s_", name);
+    return name;
+}
+
+static void add_workspace(Gen *g, ScratchList *list, const Class *c, const Node *n)
+{
     ScratchMember *m;
 
     if (n->workspace_bytes == 0)
         return;
-    while (is_value(g, c, name))
-        name = gen_printf(g, "%s_", name);
     m = gen_push(g, list);
     *m = (ScratchMember){.node = n,
-                         .name = name,
+                         .name = workspace_name(g, c, n),
                          .type = "char",
                          .what = show_bytes_short(g, n->workspace_bytes),
                          .offset_bytes = n->workspace_offset_bytes,
                          .bytes = n->workspace_bytes};
 }
 
-ScratchList scratch_members(Gen *g, const Class *c, Phase phase)
+/* In order of first use. */
+static ScratchList scratch_members(Gen *g, const Class *c, Phase phase)
 {
     const Span *s = whole_span(c, phase);
     ScratchList list = {0};
@@ -99,28 +106,33 @@ ScratchList scratch_members(Gen *g, const Class *c, Phase phase)
     return list;
 }
 
-static const char *member_of(Gen *g, const Class *c, Phase phase, const Value *v,
-                             const Node *n)
+bool scratch_any(const Class *c, Phase phase)
 {
-    ScratchList list;
+    const Span *s = whole_span(c, phase);
 
-    if (!c) /* of constants: emit_step.c rejects it */
-        return "";
-    list = scratch_members(g, c, phase);
-    for (int i = 0; i < list.count; i++)
-        if (list.items[i].value == v && list.items[i].node == n)
-            return list.items[i].name;
-    gen_die("%s: no scratch for %s", c->name, v ? v->name : n->name);
+    for (int i = 0; i < s->n_nodes; i++) {
+        const Node *n = s->nodes[i];
+
+        if (n->workspace_bytes > 0)
+            return true;
+        for (int k = 0; k < n->n_in + n->n_out; k++)
+            if ((k < n->n_in ? n->in[k] : n->out[k - n->n_in])->loc == LOC_SCRATCH)
+                return true;
+    }
+    return false;
 }
 
-const char *scratch_value(Gen *g, const Class *c, Phase phase, const Value *v)
+/* Of constants (c is NULL) there is none: emit_step.c rejects it. */
+const char *scratch_value(Gen *g, const Class *c, const Value *v)
 {
-    return member_of(g, c, phase, v, NULL);
+    gen_require(!c || v->loc == LOC_SCRATCH, "%s: no scratch for %s", c->name, v->name);
+    return c ? name_saved(g, v->name) : "";
 }
 
-const char *scratch_workspace(Gen *g, const Class *c, Phase phase, const Node *n)
+const char *scratch_workspace(Gen *g, const Class *c, const Node *n)
 {
-    return member_of(g, c, phase, NULL, n);
+    gen_require(!c || n->workspace_bytes > 0, "%s: no scratch for %s", c->name, n->name);
+    return c ? workspace_name(g, c, n) : "";
 }
 
 static bool overlap(const ScratchMember *a, const ScratchMember *b)
@@ -181,7 +193,7 @@ void scratch_push_all(Emit *e, const Class *c)
 
     lua_newtable(e->L);
     for (size_t k = 0; k < sizeof phases / sizeof *phases; k++) {
-        if (scratch_members(e->g, c, phases[k]).count == 0)
+        if (!scratch_any(c, phases[k]))
             continue;
         scratch_push(e, c, phases[k]);
         lua_rawseti(e->L, -2, ++n);

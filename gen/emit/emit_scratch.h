@@ -17,12 +17,12 @@ typedef struct ScratchList {
     int count, cap;
 } ScratchList;
 
-/* In order of first use. A forward that runs again uses the forward's. */
-ScratchList scratch_members(Gen *g, const Class *c, Phase phase);
+/* Has the phase any? A forward that runs again uses the forward's. */
+bool scratch_any(const Class *c, Phase phase);
 const char *scratch_struct(Gen *g, const Class *c, Phase phase); /* "layer_forward_scratch" */
 /* The C expression of a member inside a span. */
-const char *scratch_value(Gen *g, const Class *c, Phase phase, const Value *v);
-const char *scratch_workspace(Gen *g, const Class *c, Phase phase, const Node *n);
+const char *scratch_value(Gen *g, const Class *c, const Value *v);
+const char *scratch_workspace(Gen *g, const Class *c, const Node *n);
 
 /* Pushes the struct of a phase; sets field `scratch` of the class on top of the stack: whether any
  * phase has one. */

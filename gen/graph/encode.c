@@ -43,8 +43,9 @@ static bool reads(const Node *n, int param)
     return false;
 }
 
-/* Does every call that reads the parameter have a function to take its place? */
-static bool may_encode(const Class *c, int param)
+/* Does every call that reads the parameter have a function to take its place? Codes have
+ * the bits of built-in ops, so not those of --ops. */
+static bool may_encode(Gen *g, const Class *c, int param)
 {
     int readers = 0;
 
@@ -55,8 +56,8 @@ static bool may_encode(const Class *c, int param)
 
         if (!reads(n, param))
             continue;
-        if (!n->op->info->has_encoded || n->in[0]->kind != VAL_PARAM ||
-            n->in[0]->index != param)
+        if (!n->op->info->has_encoded || ops_foreign(g, n->op) ||
+            n->in[0]->kind != VAL_PARAM || n->in[0]->index != param)
             return false;
         readers++;
     }
@@ -201,7 +202,7 @@ static int run_encode(lua_State *L)
     Encoder *x = lua_touserdata(L, 1);
 
     for (x->param = 0; x->param < x->c->params.count; x->param++)
-        if (may_encode(x->c, x->param))
+        if (may_encode(x->g, x->c, x->param))
             encode_param(x);
     return 0;
 }

@@ -36,6 +36,8 @@ int pattern_call(Builder *b, const OpRule *op)
     if (op->fused && !p->op->info->same_bits)
         return luaL_error(L, "%s: it expands into %s, which is fused itself", p->op->name,
                           op->name);
+    if (p->op->info->same_bits && ops_foreign(b->g, op))
+        p->replaced = true; /* its kernel has the bits of the built-in op */
     n->op = op;
     n->in = gen_alloc(b->g, sizeof *n->in * (size_t)(op->n_in + 1));
     n->out = gen_alloc(b->g, sizeof *n->out * (size_t)op->n_out);

@@ -76,7 +76,8 @@
 --                                  of 16
 --     encoded   = function(g, n) return { q = value } end,   what takes the place of a call on a
 --                                  weight that is gathered in fp8, built of n.codes, in e4m3, and
---                                  n.scale, and of what it has; nil: the weight is not gathered so
+--                                  n.scale, and of what it has; nil: the weight is not gathered so.
+--                                  Of built-in ops: codes have their bits
 --     expands   = function(g, n) return { y = value } end,        fused ops
 --     same_bits = true,            of a built-in fused op whose kernels have the bits of its
 --                                  expansion: it is fused after the numerics hash, which has the
@@ -488,6 +489,9 @@ function Check:together()
   end
   if rule.same_bits and not rule.expands then
     self:bad("same_bits", nil, "only a fused op has the bits of its expansion")
+  end
+  if rule.scale_of and #sorted_keys(rule.scale_of) ~= 1 then
+    self:bad("scale_of", nil, "scale_of has one output", "say scale_of = { y = function(n) return n.t end }")
   end
   for _, name in ipairs(sorted_keys(rule.scale_of or {})) do
     if self.operands[name] ~= "output" or type(rule.scale_of[name]) ~= "function" then

@@ -43,7 +43,7 @@ return function(rule, name, scale, scale_name)
   fused.variants = rule.variants and {}
   for _, variant in ipairs(rule.variants or {}) do
     local key = next(variant)
-    if rule.attrs[key] then fused.variants[#fused.variants + 1] = variant end
+    if (rule.attrs or {})[key] then fused.variants[#fused.variants + 1] = variant end
   end
   fused.reference = rule.reference and function(n)
     rule.reference(n)

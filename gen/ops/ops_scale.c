@@ -5,9 +5,17 @@
 #include "ops/ops.h"
 #include "base/sandbox.h"
 
+#include <string.h>
+
+/* Not where a folder has the name, which is the user's then. */
 static bool says_scale(Gen *g, const OpRule *op)
 {
+    const char *name = gen_printf(g, "%s_scale", op->name);
     bool says;
+
+    for (int i = 0; i < g->ops.count; i++)
+        if (!strcmp(g->ops.items[i].name, name))
+            return false;
 
     ops_push_function(g->L, op, "scale_of");
     says = lua_toboolean(g->L, -1);

@@ -36,12 +36,15 @@ static bool is_cheap(Gen *g, const Node *n)
 }
 
 /* Does the node compute what this op computes in the fused graph that a user sees? A
- * chain computes all of its ops, and the parts of a fused op compute it together. */
+ * chain and an op with the bits of its expansion compute all of their ops, and the parts
+ * of a fused op compute it together. */
 static bool computes(const Node *n, const char *op)
 {
     if (!strcmp(n->op->name, op) || (n->part_of && !strcmp(n->part_of->name, op)))
         return true;
-    for (int i = 0; n->op->info->map && i < n->n_replaced; i++)
+    const bool all = n->op->info->map || n->op->info->same_bits;
+
+    for (int i = 0; all && i < n->n_replaced; i++)
         if (computes(n->replaced[i], op))
             return true;
     return false;

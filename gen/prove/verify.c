@@ -61,6 +61,9 @@ static const char *check_bindings(Gen *g)
                                                   : param->decl->gathered;
         const int size = dtype_bytes(dtype);
         const Buffer *buf = &p->bufs.items[b->buffer];
+        const BufKind not_read = /* what lies at rest, but is not what spans read */
+            segment_has_codes(&g->segments.items[param->segment]) ? BUF_PARAM_SHARD
+                                                                  : BUF_CODES;
         if (!ins_touches(i, b->buffer, b->of == BIND_GRAD)) {
             return gen_printf(g, "%s binds %s in a buffer it does not touch",
                               ins_label(g, i), param->name);
@@ -73,6 +76,7 @@ static const char *check_bindings(Gen *g)
             continue;
         }
         if (buf->segment != param->segment || buf->kind == BUF_SCALES ||
+            (buf->kind == not_read && b->of != BIND_GRAD) ||
             b->offset_bytes != param->offset_elems * size ||
             b->offset_bytes + param->held_elems * size > buf->bytes) {
             return gen_printf(g, "%s binds %s at the wrong place", ins_label(g, i),

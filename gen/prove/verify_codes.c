@@ -3,6 +3,17 @@
  * instructions of unroll. Out: NULL or what is wrong. */
 #include "prove/verify.h"
 
+/* Does the gather read what does not lie at rest in the dtype that is gathered? */
+static bool reads_other(const Gen *g, const Instr *i)
+{
+    const BufKind other =
+        segment_has_codes(&g->segments.items[i->segment]) ? BUF_PARAM_SHARD : BUF_CODES;
+    for (int b = 0; b < g->prog.bufs.count; b++)
+        if (g->prog.bufs.items[b].kind == other && ins_touches(i, b, false))
+            return true;
+    return false;
+}
+
 /* Codes follow the last change of their weights: the largest elements, their exchange,
  * once, and codes by the scales. Without them the next step would read those of the
  * last. */
@@ -24,6 +35,9 @@ const char *verify_codes(Gen *g)
             const Instr *i = &p->ins.items[id];
             if (i->segment != s)
                 continue;
+            if (i->kind == INS_ALL_GATHER && reads_other(g, i))
+                return gen_printf(g, "segment %s: a gather reads another dtype",
+                                  seg->name);
             if (i->kind == INS_UPDATE || i->kind == INS_STEP ||
                 i->kind == INS_GATHER_UPDATED)
                 changed = id;

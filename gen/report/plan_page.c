@@ -89,7 +89,9 @@ static void add_units(Gen *g, Text *t, const PlanLine *l)
 
         row->elems += s->elems;
         row->padding += s->elems - s->used_elems;
-        row->shard_bytes += s->param_elems * dtype_bytes(s->dtype);
+        row->shard_bytes +=
+            s->param_elems * (dtype_bytes(s->dtype) +
+                              (segment_has_codes(s) ? dtype_bytes(s->gathered) : 0));
         row->gathered_bytes += s->elems * dtype_bytes(s->gathered);
     }
     for (int id = l->first; id < l->first + l->count; id++) {

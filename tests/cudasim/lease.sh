@@ -70,8 +70,13 @@ recorded_rows() {
 }
 
 # What a real GPU is tested with, killed and resumed; its kernels' own orders are not shuffled.
+device_ops() { # the lease's first stage: every op on "the device"
+    check "tests/gpu/run.sh ops, on the simulated device" env CUDA_HOME="$home" CUDASIM_DEVICES=1 CUDASIM_UNCHECKED=1 \
+        SMALL=1 LIMIT_SECONDS=3600 OUT="$WORK/device_ops" "$ROOT/tests/gpu/run.sh" ops
+}
+
 gpu_script() {
-    [ "$FULL" = 1 ] || return 0
+    [ "$FULL" = 1 ] || { turn 2 4 device_ops; return; }
     local out=$WORK/gpu told pid
     local call=(env CUDA_HOME="$home" CUDASIM_DEVICES=1 CUDASIM_UNCHECKED=1 SMALL=1 NAMES=llama_bf16_64
                 LIMIT_SECONDS=3600 OUT="$out" "$ROOT/tests/gpu/run.sh")

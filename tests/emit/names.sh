@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh: a model whose every name is a word that C, a compiler, a header, CUDA, Make,
 # the runtime or the emitted files have. Each is refused or compiles; what compiles trains as the
-# same model with other names does. FULL=1: all of them, else a seeded sample of the many.
+# same model with other names does. FULL=1: all of them, else a seeded sample of the many; a sample also
+# of those that name blocks.
 names=$WORK/names
 mkdir -p "$names"
 
@@ -128,7 +129,8 @@ grep -xE '[a-z][a-z0-9_]{0,18}' "$names/list" | grep -vxE "$(tr '\n' ' ' <<<"aut
 continue default do double else enum extern float for goto if inline int long register restrict return
 short signed sizeof static struct switch typedef union unsigned void volatile while asm bool true false
 main and or not end then local function nil in repeat until elseif embed trainer" | sed 's/ $//; s/ /|/g')" |
-    { if [ "$FULL" = 1 ]; then cat; else head -n 120; fi; } >"$names/blocks"
+    awk -v seed="$SEED" 'BEGIN { srand(seed) } { print rand() " " $0 }' | sort -n | cut -d " " -f 2 |
+    head -n $((FULL == 1 ? 400 : 120)) >"$names/blocks" # more are more than the sandbox runs
 at_least "names of blocks, classes and pieces" "$(wc -l <"$names/blocks")" 100
 {
     echo "return { words = {"
@@ -141,7 +143,7 @@ named() { # DIR [ARGS...]
     local dir=$1
     shift
     "$FSDPGEN" "$names/model.lua" -o "$dir" "$@" >"$WORK/gen.log" 2>&1 ||
-        { cat "$WORK/gen.log"; return 1; }
+        { grep -A 3 'error: ' "$WORK/gen.log"; return 1; }
 }
 check "a model of hostile words is generated" named "$names/cpu"
 # every word is a field of math.h as it is or as m_WORD, or one that the generator refuses

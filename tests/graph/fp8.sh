@@ -64,6 +64,17 @@ fp8_scale( 1 rmsnorm_bwd_add_scale( 1 rmsnorm_scale( 1 rope_bwd_scale( 1 swiglu_
         grep -c ' 1 swiglu_scale(')" = 0 ]
     check "fp8: others keep theirs" [ "$(fp8_fused cuda --ops "$WORK/own" "${llama[@]}" |
         grep -c ' 3 fp8_scale( .* 1 swiglu_bwd_scale(')" = 1 ]
+    mkdir -p "$WORK/named/swiglu_scale"
+    sed 's/canonical = .*//' "$ops/swiglu/op.lua" >"$WORK/named/swiglu_scale/op.lua"
+    cp "$ops"/swiglu/c* "$WORK/named/swiglu_scale"
+    check "fp8: a folder may have such a name" [ "$(fp8_fused cuda --ops "$WORK/named" "${llama[@]}" |
+        grep -c ' 3 fp8_scale( .* 1 swiglu_bwd_scale(')" = 1 ]
+    kept() { # RECOMPUTE: bytes of activations
+        "$FSDPGEN" plan "${llama[@]}" --set model.layers=3 --set dtypes.linear=fp8 --target cuda --set "recompute=$1" \
+            --json 2>"$WORK/err" | grep -o '"activations": *[0-9]*' | grep -o '[0-9]*'
+    }
+    check "fp8: what makes scales is computed again by the op's name" \
+        test "$(kept 'ops{"swiglu"}')" -lt "$(kept '"none"')"
     # two calls whose given inputs are equal, but not their places
     mkdir -p "$WORK/places/linear" "$WORK/places/plus"
     cat >"$WORK/places/plus/op.lua" <<'OP'
@@ -89,16 +100,21 @@ OP
         --set model.head_dim=16 --set model.ffn=48 --set dtypes.linear=fp8 --dump=encode)
     "$FSDPGEN" "$models/tiny_llama.lua" "${small[@]}" >"$WORK/codes" 2>"$WORK/err"
     check "fp8: a layer's four weights are gathered in fp8" test "$(grep -c ' gathered e4m3' "$WORK/codes")" = 4
-    mkdir -p "$WORK/wide/linear" "$WORK/seven/fp8_rows"
+    mkdir -p "$WORK/wide/linear"
     sed 's/g\.fp8_scale { n\.w }/g.fp8_scale { n.w, to = "e5m2" }/
          s/g\.fp8_rows { n\.w, sb }/g.fp8_rows { n.w, sb, to = "e5m2" }/' "$ops/linear/op.lua" >"$WORK/wide/linear/op.lua"
     check "fp8: weights that a call rounds to e5m2" "$FSDPGEN" "$models/tiny_llama.lua" --ops "$WORK/wide" "${small[@]}"
     check "fp8: are gathered as they are" [ "$(grep -c 'to="e5m2"' "$WORK/check.log") $(grep -c ' gathered ' "$WORK/check.log")" = "20 0" ]
-    cp "$ops/fp8_rows/cpu.c" "$WORK/seven/fp8_rows"
-    sed 's/^    encoded = .*/    encoded = function(g, n) return 7 end,/' "$ops/fp8_rows/op.lua" >"$WORK/seven/fp8_rows/op.lua"
-    "$FSDPGEN" "$models/tiny_llama.lua" --ops "$WORK/seven" "${small[@]}" >"$WORK/codes" 2>"$WORK/err"
-    check "fp8: an encoded that returns a number" \
-        grep -qF "fp8_rows: its encoded returns 7, not a table of its outputs or nil" "$WORK/err"
+    # codes have the bits of built-in ops, and so has what takes in several of them
+    for op in fp8_rows fp8_scale; do
+        mkdir -p "$WORK/own_$op"
+        cp -r "$ops/$op" "$WORK/own_$op"
+        echo "-- mine" >>"$WORK/own_$op/$op/op.lua"
+        "$FSDPGEN" "$models/tiny_llama.lua" --ops "$WORK/own_$op" "${small[@]}" >"$WORK/codes" 2>"$WORK/err"
+        check "fp8: $op of --ops rounds weights itself" [ "$(grep -c "= $op(" "$WORK/codes") $(grep -c ' gathered ' "$WORK/codes")" = "12 0" ]
+    done
+    "$FSDPGEN" "$models/tiny_llama.lua" --ops "$WORK/own_fp8_rows" "${small[@]/encode/fuse}" --target cuda >"$WORK/codes" 2>"$WORK/err"
+    check "fp8: its own kernel runs" [ "$(grep -c '= fp8_both(' "$WORK/codes") $(grep -c '= fp8_rows(' "$WORK/codes")" = "0 12" ]
 else
     bad "lua_run.c" "$WORK/err"
 fi

@@ -30,11 +30,15 @@ local rounds_inside = {
     layernorm_bwd_add = "dx is rounded before dres is added",
     linear_bias = "the product is rounded before the bias is added",
     layernorm_bwd_add_frozen = "dx is rounded before dres is added",
+    layernorm_bwd_add_scale = "dx is rounded before dres is added",
+    layernorm_bwd_add_scale_frozen = "dx is rounded before dres is added",
     linear_cross_entropy = "dw is added chunk by chunk",
     linear_cross_entropy_alone = "dw is added chunk by chunk",
     linear_cross_entropy_frozen = "logits and their gradient are rounded",
     rmsnorm_bwd_add = "dx is rounded before dres is added",
     rmsnorm_bwd_add_frozen = "dx is rounded before dres is added",
+    rmsnorm_bwd_add_scale = "dx is rounded before dres is added",
+    rmsnorm_bwd_add_scale_frozen = "dx is rounded before dres is added",
 }
 
 -- What a GPU's sums of fp8 products may lack: a tensor core adds the products of a step aligned to the

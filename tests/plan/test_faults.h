@@ -14,6 +14,8 @@ Instr *find_recompute(Gen *g, uint64_t *r);
 bool drop_wait(Gen *g, uint64_t *r, InsKind of, InsKind on);
 
 bool plant_other_codes(Gen *g, uint64_t *r);
+bool plant_gathered_weights(Gen *g, uint64_t *r);
+bool plant_bound_weights(Gen *g, uint64_t *r);
 bool plant_codes_early(Gen *g, uint64_t *r);
 bool plant_codes_lost(Gen *g, uint64_t *r);
 bool plant_codes_of_before(Gen *g, uint64_t *r);

@@ -12,6 +12,58 @@ bool plant_other_codes(Gen *g, uint64_t *r)
     return true;
 }
 
+/* The segment's buffer of that kind, or -1. */
+static int buffer_of(const Gen *g, int segment, BufKind kind)
+{
+    for (int b = 0; b < g->prog.bufs.count; b++)
+        if (g->prog.bufs.items[b].segment == segment &&
+            g->prog.bufs.items[b].kind == kind)
+            return b;
+    return -1;
+}
+
+static bool read_weights(Gen *g, Instr *i, int segment)
+{
+    const int codes = buffer_of(g, segment, BUF_CODES),
+              weights = buffer_of(g, segment, BUF_PARAM_SHARD);
+    bool any = false;
+    for (int a = 0; a < i->n_access; a++) {
+        if (codes >= 0 && i->access[a].buffer == codes) {
+            i->access[a].buffer = weights;
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* A gather brings the weights, not their codes. */
+bool plant_gathered_weights(Gen *g, uint64_t *r)
+{
+    const int first = choose(r, g->prog.ins.count);
+    for (int k = 0; k < g->prog.ins.count; k++) {
+        Instr *i = &g->prog.ins.items[(first + k) % g->prog.ins.count];
+        if (i->kind == INS_ALL_GATHER && read_weights(g, i, i->segment))
+            return true;
+    }
+    return false;
+}
+
+/* A span reads codes where the weights are. */
+bool plant_bound_weights(Gen *g, uint64_t *r)
+{
+    const int first = choose(r, g->prog.n_bindings);
+    for (int k = 0; k < g->prog.n_bindings; k++) {
+        struct Binding *b = &g->prog.bindings[(first + k) % g->prog.n_bindings];
+        const Buffer *from = &g->prog.bufs.items[b->buffer];
+        if (from->kind != BUF_CODES ||
+            !read_weights(g, &g->prog.ins.items[b->ins], from->segment))
+            continue;
+        b->buffer = buffer_of(g, from->segment, BUF_PARAM_SHARD);
+        return true;
+    }
+    return false;
+}
+
 /* Codes by the scales of the last step. */
 bool plant_codes_early(Gen *g, uint64_t *r)
 {

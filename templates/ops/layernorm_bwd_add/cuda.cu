@@ -9,6 +9,7 @@
 //@ local sums = { dtype = rstd.dtype, name = "part" }
 //@ local part = (dw and ", " .. acc .. " *part" or "") .. (s and ", int32_t *largest" or "")
 //@ local grads = dw and (", %s *dw, %s *db"):format(dw.type, db.type) or ""
+//@ local sum = "past[k] + " .. rnd(dx, "r * (e[k] - mean_e - h[k] * mean_eh)")
 //@ local given = (dw and ", &part" or "") .. (s and ", &largest" or "")
 //@ local scale_out = s and (", %s *s"):format(s.type) or ""
 //@ local more = dw and ",\n                  float beta, char *workspace" or s and ", char *workspace" or ""
@@ -66,7 +67,7 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
         }
 //@ end
         for (int k = 0; k < ${g.part}; k++)
-            e[k] = past[k] + ${rnd(dx, "r * (e[k] - mean_e - h[k] * mean_eh)")};
+            e[k] = ${s and inside(g, "k", sum) or sum};
         ${store(dx, "at", "e", g)};
 //@ if s then
         top = rt_fp8_sizes<${g.part}>(top, e);

@@ -54,6 +54,17 @@ return op {
     end,
     cases = function(r)
         local long = r(0, 7) == 0 -- more than the threads of a block keep in registers
-        return { t = long and r(1, 3) or r(1, 70), d = long and r(8200, 8240) or r(1, 90) }
+        local t, d = long and r(1, 3) or r(1, 70), long and r(8200, 8240) or r(1, 90)
+        return {
+            t = t, d = d,
+            -- a mean far from 0: what a block computes beyond a row's end is large then
+            inputs = function(n, r)
+                if (t + d) % 4 ~= 2 then return {} end
+                local mean, x = {}, {}
+                for i = 1, t do mean[i] = 100.0 end
+                for i = 1, t * d do x[i] = 100 + r(-8, 8) / 2 end
+                return { mean = mean, x = x }
+            end,
+        }
     end,
 }
