@@ -57,12 +57,12 @@ fp8_scale( 1 rmsnorm_bwd_add_scale( 1 rmsnorm_scale( 1 rope_bwd_scale( 1 swiglu_
     frozen=("${llama[@]}" --set 'groups={{match="*norm*",frozen=true}}')
     check "fp8: and of frozen norms" [ "$(fp8_fused cuda "${frozen[@]}" | grep -o '1 rms[a-z_]*add[a-z_]*')" = \
         "1 rmsnorm_bwd_add_scale_frozen" ]
-    mkdir -p "$WORK/own/swiglu"
-    cp "$ops"/swiglu/c* "$WORK/own/swiglu"
-    sed 's/canonical = .*//; s/doc = .*/doc = "mine",/' "$ops/swiglu/op.lua" >"$WORK/own/swiglu/op.lua"
-    check "fp8: an op of --ops has no such kernel" [ "$(fp8_fused cuda --ops "$WORK/own" "${llama[@]}" |
+    mkdir -p "$WORK/own_swiglu/swiglu"
+    cp "$ops"/swiglu/c* "$WORK/own_swiglu/swiglu"
+    sed 's/canonical = .*//; s/doc = .*/doc = "mine",/' "$ops/swiglu/op.lua" >"$WORK/own_swiglu/swiglu/op.lua"
+    check "fp8: an op of --ops has no such kernel" [ "$(fp8_fused cuda --ops "$WORK/own_swiglu" "${llama[@]}" |
         grep -c ' 1 swiglu_scale(')" = 0 ]
-    check "fp8: others keep theirs" [ "$(fp8_fused cuda --ops "$WORK/own" "${llama[@]}" |
+    check "fp8: others keep theirs" [ "$(fp8_fused cuda --ops "$WORK/own_swiglu" "${llama[@]}" |
         grep -c ' 3 fp8_scale( .* 1 swiglu_bwd_scale(')" = 1 ]
     mkdir -p "$WORK/named/swiglu_scale"
     sed 's/canonical = .*//' "$ops/swiglu/op.lua" >"$WORK/named/swiglu_scale/op.lua"
