@@ -1097,7 +1097,7 @@
 ---@field label_smoothing? number share of each target that is spread evenly over all tokens
 
 ---@class (exact) fsdpgen.trainer.loss_scale
----@field init? integer initial scale of a micro-batch's mean loss: a power of two (0 is what other dtypes have, and an error with f16)
+---@field init? integer initial scale of a micro-batch's mean loss: a power of two with f16, 0 with other dtypes
 ---@field growth_interval? integer number of updates in a row after which the scale grows
 ---@field factor? integer factor by which the scale grows and shrinks
 ---@field min? integer least scale

@@ -122,7 +122,7 @@ bool scratch_any(const Class *c, Phase phase)
     return false;
 }
 
-/* Of constants (c is NULL) there is none: emit_step.c rejects it. */
+/* c is NULL in the graph of constants, which has no scratch: emit_step.c rejects it. */
 const char *scratch_value(Gen *g, const Class *c, const Value *v)
 {
     gen_require(!c || v->loc == LOC_SCRATCH, "%s: no scratch for %s", c->name, v->name);

@@ -167,7 +167,8 @@ local trainer = {
           .. "skipped and lowers the scale",
       fields = {
           { "init", "int", min = 0, max = 1 << 40, default = 65536,
-            doc = "initial scale of a micro-batch's mean loss: a power of two (0 is what other dtypes have, and an error with f16)" },
+            doc = "initial scale of a micro-batch's mean loss: a power of two with f16, 0 with "
+                .. "other dtypes" },
           { "growth_interval", "int", min = 1, max = 1 << 40, default = 2000,
             doc = "number of updates in a row after which the scale grows" },
           { "factor", "int", min = 2, max = 1 << 16, power_of_two = true, default = 2,

@@ -13,10 +13,10 @@
 --     canonical = "add",           the name of a built-in op in the numerics hash, if not its
 --                                  folder's: an op that replaces another and computes the same
 --                                  bits takes its name and its version, too
---     role      = "scale",         it makes the scale of a tensor in fp8;
---                 "sum",           it adds two gradients; "column_sum": it adds the rows of one, in
+--     role      = "sum",           it adds two gradients; "column_sum": it adds the rows of one, in
 --                                  the order of gen/lua/formula_sums.lua, so that formulas which
---                                  make them may; "optimizer": not part of the graph;
+--                                  make them may; "scale": it makes the scale of a tensor in fp8;
+--                                  "optimizer": not part of the graph;
 --                                  "collective": what parts exchange, inserted by the pass split. Its
 --                                  input may have any shape, "...", which is then a list, n.x
 --     fields, moments, dtypes, default, uses, lr_adjust
@@ -77,7 +77,7 @@
 --     encoded   = function(g, n) return { q = value } end,   what takes the place of a call on a
 --                                  weight that is gathered in fp8, built of n.codes, in e4m3, and
 --                                  n.scale, and of what it has; nil: the weight is not gathered so.
---                                  Of built-in ops: codes have their bits
+--                                  Only of a built-in op, since codes have the bits of these
 --     expands   = function(g, n) return { y = value } end,        fused ops
 --     same_bits = true,            of a built-in fused op whose kernels have the bits of its
 --                                  expansion: it is fused after the numerics hash, which has the
@@ -113,9 +113,7 @@ local keys = {
   bytes = "function", bytes_cuda = "function", cost = "string", products = "function",
   products_cuda = "function",
   backward = "function", expands = "function", fp8 = "function", encoded = "function",
-  scale_of = "table",
-  reference = "function",
-  cases = "function", variants = "table", rounds_inside = "string",
+  scale_of = "table", reference = "function", cases = "function", variants = "table", rounds_inside = "string",
 }
 -- For optimizers, and except for fields only together with them; gen/lua/optimizer.lua has checked
 -- them.
@@ -137,7 +135,8 @@ local taken = {
   optimizer = true, scaled = true, loss_scale = true,
 }
 local costs = { attention = true, attention_bwd = true, norm = true, elementwise = true, copy = true }
-local roles = { sum = true, column_sum = true, copy = true, scale = true, optimizer = true, collective = true }
+local roles = { sum = true, column_sum = true, copy = true, scale = true, optimizer = true,
+                collective = true }
 local most = 24 -- inputs, outputs or attributes: C has arrays of that size
 
 local function sorted_keys(t)
@@ -491,7 +490,8 @@ function Check:together()
     self:bad("same_bits", nil, "only a fused op has the bits of its expansion")
   end
   if rule.scale_of and #sorted_keys(rule.scale_of) ~= 1 then
-    self:bad("scale_of", nil, "scale_of has one output", "say scale_of = { y = function(n) return n.t end }")
+    self:bad("scale_of", nil, "scale_of has one output",
+             "say scale_of = { y = function(n) return n.t end }")
   end
   for _, name in ipairs(sorted_keys(rule.scale_of or {})) do
     if self.operands[name] ~= "output" or type(rule.scale_of[name]) ~= "function" then

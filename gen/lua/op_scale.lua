@@ -40,7 +40,7 @@ return function(rule, name, scale, scale_name)
     values[out[1]] = g[scale_name](of_scale)
     return values
   end
-  fused.variants = rule.variants and {}
+  fused.variants = rule.variants and {} -- but those that give optional inputs
   for _, variant in ipairs(rule.variants or {}) do
     local key = next(variant)
     if (rule.attrs or {})[key] then fused.variants[#fused.variants + 1] = variant end
@@ -50,8 +50,8 @@ return function(rule, name, scale, scale_name)
     scale_values(scale, n, n[of], n[out[1]])
   end
   fused.cases = rule.cases and function(r)
-    local case = rule.cases(r)
-    case.to = scale.cases(r).to
+    local case, of_scale = rule.cases(r), scale.cases(r)
+    for key in next, scale.attrs do case[key] = of_scale[key] end
     return case
   end
   return fused

@@ -137,13 +137,14 @@ int ops_load_checker(Gen *g); /* registry ref of gen/lua/op.lua's function that 
 bool ops_take_rule(Gen *g, OpRule *op, int checker);
 /* The op of its gradient, whose rule is then on top of the stack; false: it has none. */
 bool ops_map_gradient(Gen *g, const OpRule *op, OpRule *gradient);
-/* ops_scale.c: adds the ops of rules that say `scale_of`. */
-void ops_add_scales(Gen *g, int checker);
 /* After the rule is checked: what tests may ask of it. */
 bool ops_map_finish(Gen *g, const OpRule *op);
 /* The text of a kernel's template, of a formula or from the folder; or NULL. */
 const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes);
 bool ops_has_template(Gen *g, const OpRule *op, const char *file);
+
+/* ops_scale.c: adds the ops of rules that say `scale_of`. */
+void ops_add_scales(Gen *g, int checker);
 
 /* ops_chain.c */
 /* Nodes, in order, whose ops are formulas, or add the rows that one of these makes; what they read

@@ -7,16 +7,14 @@
 
 #include <string.h>
 
-/* Not where a folder has the name, which is the user's then. */
-static bool says_scale(Gen *g, const OpRule *op)
+/* Not if a folder of --ops has the name. */
+static bool says_scale(Gen *g, const OpRule *op, const char *name)
 {
-    const char *name = gen_printf(g, "%s_scale", op->name);
     bool says;
 
     for (int i = 0; i < g->ops.count; i++)
         if (!strcmp(g->ops.items[i].name, name))
             return false;
-
     ops_push_function(g->L, op, "scale_of");
     says = lua_toboolean(g->L, -1);
     lua_pop(g->L, 1);
@@ -48,11 +46,10 @@ void ops_add_scales(Gen *g, int checker)
     maker = ops_load_function(g, "gen/lua/op_scale.lua");
     for (int i = 0; i < count; i++) {
         const OpRule *op = &g->ops.items[i];
-        OpRule made = {.folder = op->folder};
+        OpRule made = {.folder = op->folder, .name = gen_printf(g, "%s_scale", op->name)};
 
-        if (!says_scale(g, op))
+        if (!says_scale(g, op, made.name))
             continue;
-        made.name = gen_printf(g, "%s_scale", op->name);
         made.info = gen_alloc(g, sizeof *made.info);
         *made.info = (OpInfo){.path = op->info->path,
                               .text = op->info->text,

@@ -40,10 +40,10 @@ static bool is_cheap(Gen *g, const Node *n)
  * of a fused op compute it together. */
 static bool computes(const Node *n, const char *op)
 {
-    if (!strcmp(n->op->name, op) || (n->part_of && !strcmp(n->part_of->name, op)))
-        return true;
     const bool all = n->op->info->map || n->op->info->same_bits;
 
+    if (!strcmp(n->op->name, op) || (n->part_of && !strcmp(n->part_of->name, op)))
+        return true;
     for (int i = 0; all && i < n->n_replaced; i++)
         if (computes(n->replaced[i], op))
             return true;

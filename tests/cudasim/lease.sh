@@ -69,12 +69,13 @@ recorded_rows() {
     check "and keeps what else is there" test "$(grep -c 'Before\|^stay\|^## Others' "$WORK/RESULTS")" = 3
 }
 
-# What a real GPU is tested with, killed and resumed; its kernels' own orders are not shuffled.
-device_ops() { # the lease's first stage: every op on "the device"
+# The lease's first stage: every op on "the device".
+device_ops() {
     check "tests/gpu/run.sh ops, on the simulated device" env CUDA_HOME="$home" CUDASIM_DEVICES=1 CUDASIM_UNCHECKED=1 \
         SMALL=1 LIMIT_SECONDS=3600 OUT="$WORK/device_ops" "$ROOT/tests/gpu/run.sh" ops
 }
 
+# What a real GPU is tested with, killed and resumed; its kernels' own orders are not shuffled.
 gpu_script() {
     [ "$FULL" = 1 ] || { turn 2 4 device_ops; return; }
     local out=$WORK/gpu told pid

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh: a model whose every name is a word that C, a compiler, a header, CUDA, Make,
 # the runtime or the emitted files have. Each is refused or compiles; what compiles trains as the
-# same model with other names does. FULL=1: all of them, else a seeded sample of the many; a sample also
-# of those that name blocks.
+# same model with other names does. FULL=1: all of them, else a seeded sample of the many.
 names=$WORK/names
 mkdir -p "$names"
 
@@ -129,16 +128,18 @@ grep -xE '[a-z][a-z0-9_]{0,18}' "$names/list" | grep -vxE "$(tr '\n' ' ' <<<"aut
 continue default do double else enum extern float for goto if inline int long register restrict return
 short signed sizeof static struct switch typedef union unsigned void volatile while asm bool true false
 main and or not end then local function nil in repeat until elseif embed trainer" | sed 's/ $//; s/ /|/g')" |
-    awk -v seed="$SEED" 'BEGIN { srand(seed) } { print rand() " " $0 }' | sort -n | cut -d " " -f 2 |
-    head -n $((FULL == 1 ? 400 : 120)) >"$names/blocks" # more are more than the sandbox runs
+    { if [ "$FULL" = 1 ]; then cat; else head -n 120; fi; } >"$names/blocks"
 at_least "names of blocks, classes and pieces" "$(wc -l <"$names/blocks")" 100
-{
+# a model has at most 1024 blocks, and the sandbox time for some 500 classes: this many in each
+split -l 400 "$names/blocks" "$names/blocks."
+list_of() { # WORDS BLOCKS
     echo "return { words = {"
-    lua_list "$names/list"
+    lua_list "$1"
     echo "}, blocks = {"
-    lua_list "$names/blocks"
+    lua_list "$2"
     echo "} }"
-} >"$names/list.lua"
+}
+list_of "$names/list" "$names/blocks.aa" >"$names/list.lua"
 named() { # DIR [ARGS...]
     local dir=$1
     shift
@@ -167,12 +168,15 @@ check "each word is a field or refused" fields
 
 # ---- it compiles, alone and beside the headers; and trains as with other names -----------------
 
+compiles() { # CC DIR: each file by itself
+    local file
+    for file in trainer step bind math kernels tables checkpoint; do
+        check "hostile words: $1 compiles $file.c without a warning" $1 $strict -I"$2/runtime" "$2/$file.c"
+    done
+}
 for cc in gcc clang; do
     command -v $cc >/dev/null || continue
-    for file in trainer step bind math kernels tables checkpoint; do
-        check "hostile words: $cc compiles $file.c without a warning" \
-            $cc $strict -I"$names/cpu/runtime" "$names/cpu/$file.c"
-    done
+    compiles $cc "$names/cpu"
     for file in step bind math kernels; do
         check "hostile words: $cc compiles $file.c beside the headers of C" \
             $cc $strict -std=gnu2x -include "$names/headers.h" -I"$names/cpu/runtime" \
@@ -213,6 +217,17 @@ if [ -e "$home/include/cublasLt.h" ] && [ -e "${NCCL_HOME:-$home}/include/nccl.h
         check "hostile words: nvcc compiles kernels.cu" make -C "$names/cuda" CUDA_HOME="$home" \
             ARCHS=sm_90a build/sm_90a.cubin
 fi
+
+# the other blocks, with a few of the words
+head -n 20 "$names/list" >"$names/few"
+for rest in "$names"/blocks.*; do
+    [ "$rest" != "$names/blocks.aa" ] || continue
+    list_of "$names/few" "$rest" >"$names/list.lua"
+    check "hostile words: more blocks" named "$names/more"
+    for cc in gcc clang; do
+        ! command -v $cc >/dev/null || compiles $cc "$names/more"
+    done
+done
 
 # ---- names that meet: each alone is fine, two of them make one word ------------------------------
 

@@ -105,6 +105,13 @@ OP
          s/g\.fp8_rows { n\.w, sb }/g.fp8_rows { n.w, sb, to = "e5m2" }/' "$ops/linear/op.lua" >"$WORK/wide/linear/op.lua"
     check "fp8: weights that a call rounds to e5m2" "$FSDPGEN" "$models/tiny_llama.lua" --ops "$WORK/wide" "${small[@]}"
     check "fp8: are gathered as they are" [ "$(grep -c 'to="e5m2"' "$WORK/check.log") $(grep -c ' gathered ' "$WORK/check.log")" = "20 0" ]
+    mkdir -p "$WORK/seven"
+    cp -r "$ROOT"/{gen,templates,runtime,models} "$WORK/seven"
+    sed 's/^    encoded = .*/    encoded = function(g, n) return 7 end,/' "$ops/fp8_rows/op.lua" \
+        >"$WORK/seven/templates/ops/fp8_rows/op.lua"
+    "$FSDPGEN" "$models/tiny_llama.lua" --share "$WORK/seven" "${small[@]}" >"$WORK/codes" 2>"$WORK/err"
+    check "fp8: an encoded that returns a number" \
+        grep -qF "fp8_rows: its encoded returns 7, not a table of its outputs or nil" "$WORK/err"
     # codes have the bits of built-in ops, and so has what takes in several of them
     for op in fp8_rows fp8_scale; do
         mkdir -p "$WORK/own_$op"
