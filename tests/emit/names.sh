@@ -168,7 +168,7 @@ check "each word is a field or refused" fields
 
 # ---- it compiles, alone and beside the headers; and trains as with other names -----------------
 
-compiles() { # CC DIR: each file by itself
+each_compiles() { # CC DIR: each file by itself
     local file
     for file in trainer step bind math kernels tables checkpoint; do
         check "hostile words: $1 compiles $file.c without a warning" $1 $strict -I"$2/runtime" "$2/$file.c"
@@ -176,7 +176,7 @@ compiles() { # CC DIR: each file by itself
 }
 for cc in gcc clang; do
     command -v $cc >/dev/null || continue
-    compiles $cc "$names/cpu"
+    each_compiles $cc "$names/cpu"
     for file in step bind math kernels; do
         check "hostile words: $cc compiles $file.c beside the headers of C" \
             $cc $strict -std=gnu2x -include "$names/headers.h" -I"$names/cpu/runtime" \
@@ -225,7 +225,7 @@ for rest in "$names"/blocks.*; do
     list_of "$names/few" "$rest" >"$names/list.lua"
     check "hostile words: more blocks" named "$names/more"
     for cc in gcc clang; do
-        ! command -v $cc >/dev/null || compiles $cc "$names/more"
+        ! command -v $cc >/dev/null || each_compiles $cc "$names/more"
     done
 done
 
