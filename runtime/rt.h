@@ -146,8 +146,10 @@ typedef struct RtMatrix {
 /* Matrices that travel together. */
 typedef struct RtBatch {
     int first_matrix, n_matrices;
+    RtGroup group;           /* ranks that together hold them; 0: each rank has all of them */
     int64_t owned;           /* S: dtype of sums: this rank's matrices; -1: one rank, in place */
     int64_t workspace;       /* L: for the kernels */
+    int64_t whole;           /* L: dtype of sums: the matrix being computed, if it is stored as boxes */
 } RtBatch;
 
 /* A group whose sums take two hops, so that a part crosses once per node and not once per rank.
@@ -449,7 +451,8 @@ RtUpdate rt_update(const Rt *rt);
 /* Consecutive elements of one parameter inside this rank's shard, and their places. */
 typedef struct RtUpdateRun {
     const RtParam *param;
-    int64_t element, elems;  /* element: the first one's index in its parameter */
+    int64_t element, elems;  /* element: the first one's number in its parameter, in the order of
+                              * storage; of a matrix, modulo 8, what its address is */
     void *weights;           /* param dtype */
     void *master;            /* master dtype; the weights themselves if there is no separate master;
                               * RT_SPLIT: the bits that the weights lack */

@@ -166,7 +166,11 @@ static void push_batch(Emit *e, const Batch *b)
     emit_int(L, "first", b->first_matrix);
     emit_int(L, "count", b->n_matrices);
     emit_str(L, "owned", owned ? owned->macro : "-1");
+    if (b->group)
+        emit_str(L, "group", gen_printf(g, "0x%x", b->group));
     emit_str(L, "workspace", batch_buffer(g, b->id, false)->macro);
+    if (b->whole_bytes)
+        emit_int(L, "whole_at", matrix_whole_at(b));
     emit_str(L, "flops", show_count(g, all));
     emit_str(L, "most", show_count(g, most));
 }

@@ -14,13 +14,6 @@
  * folders inside it whose feature it has. */
 static bool needs_folder(const Gen *g, const char *folder)
 {
-    const struct {
-        const char *name;
-        bool needed;
-    } some[] = {
-        {"matrices", g->batches.count > 0}, /* an optimizer treats matrices as a whole */
-        {"ranks", g->model.mesh.world_size > 1},
-    };
     const KernelLibrary *library = g->model.target->kernel_library;
     const size_t own = strcspn(folder, "/");
     const char *inner = folder + own + (folder[own] == '/');
@@ -31,17 +24,19 @@ static bool needs_folder(const Gen *g, const char *folder)
             return false;
     if (library && !strcmp(inner, library->folder))
         return kernel_library_used(g) == library;
-    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
-        if (!strcmp(inner, some[i].name))
-            return some[i].needed;
-    return true;
+    return strcmp(inner, "ranks") != 0 || g->model.mesh.world_size > 1;
 }
 
-/* Files of fp8, which only trainers with products in fp8 have: the platform of others
- * does not depend on them. */
+/* Files that only trainers with products in fp8 have, or only those whose optimizer
+ * treats matrices as a whole: the platform of others does not depend on them. */
 static bool needs_file(const Gen *g, const char *name)
 {
-    return strncmp(name, "rt_fp8", 6) != 0 || g->model.linear_fp8;
+    const bool matrices =
+        !strcmp(name, "rt_owners.c") || !strncmp(name, "rt_matrix.", 10);
+
+    return strncmp(name, "rt_fp8", 6) == 0 ? g->model.linear_fp8
+           : matrices                      ? g->batches.count > 0
+                                           : true;
 }
 
 /* Does the trainer need this file of runtime/? */

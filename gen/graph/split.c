@@ -143,18 +143,15 @@ static PartState mark_of_piece(const Split *x, const PartState *piece)
 
 /* Parts of tokens need all of each parameter, so it is cut only to be stored: along the
  * dim that an architecture's mark names, or the first one of a table or weight that parts
- * divide. Norms and biases are whole everywhere, and so is all of it if the optimizer
- * treats matrices as a whole. */
+ * divide. Norms and biases are whole everywhere. */
 static void mark_for_storage(const Split *x)
 {
-    const bool whole = optimizer_rule(x->g, USE_MATRIX);
-
     for (int i = 0; i < x->c->params.count; i++) {
         ClassParam *p = &x->c->params.items[i];
         PartState *mark = &p->mark[PARTS_CONTEXT];
 
         *mark = (PartState){0};
-        if (p->n_dims != 2 || whole)
+        if (p->n_dims != 2)
             continue;
         if (p->mark[PARTS_TENSOR].kind == PART_CUT) {
             *mark = mark_of_piece(x, &p->mark[PARTS_TENSOR]);

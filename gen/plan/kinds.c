@@ -173,7 +173,7 @@ static const InsRule rules[N_INS_KINDS] = {
         .word = "to_owners", .wait = "rt_wait_to_owners",
         .label = "way of the matrices of @ to their owners",
         .done = "the matrices of @ are with their owners"},
-    [INS_MATRICES] = { /* and the directions, where ranks hold whole segments */
+    [INS_MATRICES] = { /* and the directions, where each rank has all of the batch's matrices */
         "matrices", STREAM_COMPUTE,
         .uses = {WRITES(TO), WRITES(WITH), READS(CONTROL)},
         .word = "matrices", .label = "matrices of @"},

@@ -25,7 +25,6 @@ static void add_matrix(Gen *g, const Param *p, const char *part, int64_t element
     Matrix *m = gen_push(g, &g->matrices);
     const MatrixShape *shape;
 
-    gen_require(!p->axes, "%s: a matrix is cut along axes", p->name);
     m->id = g->matrices.count - 1;
     m->param = p->id;
     m->name =
@@ -80,6 +79,20 @@ static void name_batch(Gen *g, Batch *b)
     b->ident = one ? first->ident : gen_printf(g, "%s_to_%s", first->ident, last->ident);
 }
 
+/* A matrix that is stored as boxes becomes one tensor beside the workspace. */
+static void add_to_batch(const Gen *g, Batch *b, Matrix *m)
+{
+    const Param *p = &g->params.items[m->param];
+    const Segment *s = &g->segments.items[p->segment];
+    const int64_t bytes = m->rows * m->cols * dtype_bytes(ops_acc_dtype(g));
+
+    m->batch = b->id;
+    b->group |= s->within | s->axes;
+    b->workspace_bytes = max_i64(b->workspace_bytes, m->node->workspace_bytes);
+    if (layout_boxes(p) > 1)
+        b->whole_bytes = max_i64(b->whole_bytes, bytes);
+}
+
 static void make_batches(Gen *g)
 {
     Batch *b = NULL;
@@ -108,41 +121,70 @@ static void make_batches(Gen *g)
         Batch *batch = &g->batches.items[i];
 
         name_batch(g, batch);
-        for (int k = 0; k < batch->n_matrices; k++) {
-            Matrix *m = &g->matrices.items[batch->first_matrix + k];
-
-            m->batch = i;
-            batch->workspace_bytes =
-                max_i64(batch->workspace_bytes, m->node->workspace_bytes);
-        }
+        for (int k = 0; k < batch->n_matrices; k++)
+            add_to_batch(g, batch, &g->matrices.items[batch->first_matrix + k]);
     }
 }
 
-/* ---- parts ----------------------------------------------------------------------- */
+/* ---- what a rank holds ----------------------------------------------------------- */
 
-static void take_run(void *ctx, const Run *run)
+/* Rows of a parameter that are consecutive in a stored box: `rows` of `cols` elements,
+ * the first at `offset` of the segment; it is the parameter's row `row`. */
+typedef struct BoxRows {
+    int64_t offset, row, rows, cols;
+} BoxRows;
+
+/* How many elements of a matrix's rows they have between lo and hi of the segment. */
+static int64_t elems_between(const BoxRows *b, const Box *rows, int64_t lo, int64_t hi)
 {
-    *(Run *)ctx = *run;
+    const int64_t first = max_i64(rows->from[0], b->row) - b->row;
+    const int64_t end = min_i64(rows->to[0], b->row + b->rows) - b->row;
+
+    return first < end ? max_i64(0, min_i64(b->offset + end * b->cols, hi) -
+                                        max_i64(b->offset + first * b->cols, lo))
+                       : 0;
 }
 
-int64_t matrix_part(const Gen *g, const Matrix *m, int part, int64_t *from)
+/* A box has consecutive rows of each section, or, if boxes are columns, a piece of every
+ * row. */
+int64_t matrix_held(const Gen *g, const Matrix *m, Coordinate at)
 {
     const Param *p = &g->params.items[m->param];
     const Box rows = layout_rows(p, m->element / m->cols, m->rows);
-    Run run = {.element = m->element}; /* rows of a whole parameter: at most one run */
+    const int boxes = layout_boxes(p);
+    const bool columns = boxes > 1 && p->cut_dim == 1;
+    const int64_t shard = g->segments.items[p->segment].shard_elems;
+    const int sections = columns || p->sections.n == 0 ? 1 : p->sections.n;
+    int64_t n = 0;
 
-    layout_runs(g, p, &rows, (Coordinate){0, part}, take_run, &run);
-    *from = run.element - m->element;
-    return run.elems;
+    for (int k = 0; k < layout_held_boxes(p); k++) {
+        BoxRows b = {.offset = p->offset_elems + k * layout_box_stride(p),
+                     .cols = columns ? m->cols / boxes : m->cols};
+        int64_t section = 0;
+
+        for (int i = 0; i < sections; i++) {
+            const int64_t all =
+                sections > 1 ? p->sections.elems[i] : p->decl->dim[0] + p->sections.pad;
+
+            b.rows = columns ? all : all / boxes;
+            b.row = columns ? 0 : section + layout_box(g, p, at.along, k) * b.rows;
+            n += elems_between(&b, &rows, at.part * shard, (at.part + 1) * shard);
+            b.offset += b.rows * b.cols;
+            section += all;
+        }
+    }
+    return n;
 }
 
-/* Number of second moments of a parameter's elements between lo and hi of the segment.
- * After its last one, padding aligns those of the next parameter. */
-static int64_t others_between(const Gen *g, const Param *p, int64_t lo, int64_t hi)
+/* Number of second moments of a parameter's elements between lo and hi of the segment,
+ * with what lies between its boxes. After its last one, padding aligns those of the next
+ * parameter. */
+static int64_t others_between(const Param *p, int64_t lo, int64_t hi)
 {
-    int64_t n = layout_between(g, p, 0, lo, hi);
+    const int64_t end = p->offset_elems + p->held_elems;
+    const int64_t n = max_i64(0, min_i64(end, hi) - max_i64(p->offset_elems, lo));
 
-    return p->offset_elems + p->held_elems <= hi ? round_up(n, OTHERS_ALIGN_ELEMS) : n;
+    return end <= hi ? round_up(n, OTHERS_ALIGN_ELEMS) : n;
 }
 
 int64_t nonmatrix_elems(const Gen *g, const Segment *s, int64_t flat)
@@ -153,7 +195,7 @@ int64_t nonmatrix_elems(const Gen *g, const Segment *s, int64_t flat)
         const Param *p = &g->params.items[s->params[i]];
 
         if (!p->matrix)
-            n += others_between(g, p, lo, flat);
+            n += others_between(p, lo, flat);
     }
     return n;
 }
@@ -169,7 +211,7 @@ int64_t max_nonmatrix_elems(const Gen *g, const Segment *s)
             const Param *p = &g->params.items[s->params[i]];
 
             if (!p->matrix)
-                n += others_between(g, p, (k - 1) * s->shard_elems, k * s->shard_elems);
+                n += others_between(p, (k - 1) * s->shard_elems, k * s->shard_elems);
         }
         most = max_i64(most, n);
     }
@@ -195,11 +237,9 @@ static int by_flops(const void *a, const void *b)
 /* Elements of the matrix in rank's shard. */
 static int64_t held(const Gen *g, const Matrix *m, int rank)
 {
-    int64_t from;
+    const Param *p = &g->params.items[m->param];
 
-    return matrix_part(
-        g, m, mesh_part(&g->segments.items[g->params.items[m->param].segment], rank),
-        &from);
+    return matrix_held(g, m, layout_of(&g->segments.items[p->segment], rank));
 }
 
 /* Should r rather than owner compute the matrix? Flops are whole numbers, so sums are
@@ -286,10 +326,11 @@ Moved matrices_moved(const Gen *g, int batch, int rank)
 
     for (int i = 0; i < g->matrices.count; i++) {
         const Matrix *m = &g->matrices.items[i];
-        int64_t here = held(g, m, rank);
+        int64_t here;
 
         if (batch >= 0 && m->batch != batch)
             continue;
+        here = held(g, m, rank);
         if (m->owner == rank)
             moved.to_owners += (m->rows * m->cols - here) * item;
         else if (((RankBits)(m->owner ^ rank) & replicate) == 0)

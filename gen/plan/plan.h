@@ -155,13 +155,17 @@ Stretch layout_share(const Gen *g, const Segment *s, int rank);
 /* ---- matrices.c ------------------------------------------------------------------ */
 
 void matrices_deal(Gen *g); /* g->matrices, g->batches */
+/* Where a batch's workspace has the matrix that was stored as boxes. */
+static inline int64_t matrix_whole_at(const Batch *b)
+{
+    return b->whole_bytes ? round_up(b->workspace_bytes, ARENA_ALIGN_BYTES) : b->workspace_bytes;
+}
 bool segment_has_matrices(const Gen *g, const Segment *s);
-/* Number of elements of a matrix in a part of its segment; from: the first of them, in the
- * matrix. */
-int64_t matrix_part(const Gen *g, const Matrix *m, int part, int64_t *from);
-/* Number of elements that belong to no matrix: in a shard before element flat of the segment; and
- * the largest number in one shard. Their second moments follow each other, each parameter's
- * starting at a multiple of OTHERS_ALIGN_ELEMS. */
+/* Number of elements of a matrix that ranks at a mesh coordinate have. */
+int64_t matrix_held(const Gen *g, const Matrix *m, Coordinate at);
+/* Number of elements that belong to no matrix, with what lies between boxes of one parameter: in a
+ * shard before element flat of the segment; and the largest number in one shard. Their second
+ * moments follow each other, each parameter's starting at a multiple of OTHERS_ALIGN_ELEMS. */
 int64_t nonmatrix_elems(const Gen *g, const Segment *s, int64_t flat);
 int64_t max_nonmatrix_elems(const Gen *g, const Segment *s);
 /* Flops of a batch (-1: all) on a rank (-1: all); the largest on one rank. */

@@ -351,21 +351,8 @@ static void place_boxes_of(Gen *g, Param *p)
 
 static void place_boxes(Gen *g)
 {
-    for (int i = 0; g->in_parts && i < g->params.count; i++) {
-        Param *p = &g->params.items[i];
-        const char *field = parts_field(g, PARTS_TENSOR);
-        place_boxes_of(g, p);
-        if (p->boxes == 1 || !optimizer_rule(g, USE_MATRIX))
-            continue;
-        diag_add(g, DIAG_ERROR, model_pos(g, field),
-                 gen_printf(g,
-                            "use an optimizer that works element by element, or write %s "
-                            "= 1",
-                            field),
-                 "%s: %s is cut into parts, but the optimizer treats matrices as a whole",
-                 field, p->name);
-        return;
-    }
+    for (int i = 0; g->in_parts && i < g->params.count; i++)
+        place_boxes_of(g, &g->params.items[i]);
 }
 
 void shard_params(Gen *g)
@@ -376,8 +363,6 @@ void shard_params(Gen *g)
         return;
     place_boxes(g);
     number_scales(g);
-    if (diag_errors(g))
-        return;
     for (int b = 0; b < g->blocks.count; b++) {
         Block *blk = &g->blocks.items[b];
         blk->unit = gen_alloc(g, sizeof(int) * (size_t)(blk->cls->pieces.count + 1));

@@ -66,8 +66,10 @@ typedef struct Batch {
     const char *macro;       /* names.c */
     int first_segment, last_segment; /* and all segments between them that have matrices */
     int first_matrix, n_matrices;
+    RankBits group;          /* ranks that together hold its matrices; 0: each rank has all of them */
     int64_t owned_elems;     /* the largest amount that one rank owns */
     int64_t workspace_bytes; /* the largest need of one of its matrices */
+    int64_t whole_bytes;     /* behind that: the largest matrix that is stored as boxes; 0: none */
 } Batch;
 
 typedef struct PieceRef { int block, piece; } PieceRef;

@@ -40,9 +40,10 @@ static void batch_buffers(Unroller *u, const Batch *b)
             gen_printf(g, "%s %s", show_shape(g, &b->owned_elems, 1), dtype_name(d)),
             b->owned_elems * dtype_bytes(d));
     }
-    u->workspace[b->id] = unroll_buffer(
-        u, BUF_WORKSPACE, SPACE_LOCAL, gen_printf(g, "workspace_%s", b->ident),
-        gen_printf(g, "%" PRId64 " bytes", b->workspace_bytes), b->workspace_bytes);
+    const int64_t bytes = matrix_whole_at(b) + b->whole_bytes;
+    u->workspace[b->id] = unroll_buffer(u, BUF_WORKSPACE, SPACE_LOCAL,
+                                        gen_printf(g, "workspace_%s", b->ident),
+                                        gen_printf(g, "%" PRId64 " bytes", bytes), bytes);
 }
 
 void unroll_matrix_buffers(Unroller *u)
@@ -106,14 +107,13 @@ static int64_t max_moved(const Gen *g, int batch, bool to_owners)
     return most;
 }
 
-/* If each rank holds all of a segment, its matrices are whole already. */
+/* If each rank has all of its matrices, nothing travels. */
 static void to_owners(Unroller *u, const Batch *b)
 {
-    RankBits within = u->g->segments.items[b->first_segment].within;
     shard_updates(u, INS_MOMENTUM, b);
-    if (within) {
+    if (b->group) {
         Instr *i = batch_ins(u, INS_TO_OWNERS, b);
-        i->group = within;
+        i->group = b->group;
         i->to = u->owned[b->id];
         i->moved_bytes = max_moved(u->g, b->id, true);
         unroll_uses(u, i);
@@ -122,7 +122,7 @@ static void to_owners(Unroller *u, const Batch *b)
 
 static void compute(Unroller *u, const Batch *b)
 {
-    bool whole = !u->g->segments.items[b->first_segment].within;
+    bool whole = !b->group;
     Instr *i = batch_ins(u, INS_MATRICES, b);
     i->with = u->workspace[b->id];
     i->flops = matrices_max_flops(u->g, b->id);

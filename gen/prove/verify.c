@@ -402,8 +402,7 @@ static const char *check_members(Gen *g, const Instr *i)
     RankBits want =
         i->kind == INS_REDUCE_SCATTER || i->kind == INS_GATHER_UPDATED ? s->within
         : i->kind == INS_ALL_REDUCE                                    ? s->across
-        : i->kind == INS_TO_OWNERS
-            ? g->segments.items[g->batches.items[i->batch].first_segment].within
+        : i->kind == INS_TO_OWNERS  ? verify_batch_group(g, &g->batches.items[i->batch])
         : i->kind != INS_ALL_GATHER ? 0
         : from->kind == BUF_KEPT    ? s->between
                                     : s->within;

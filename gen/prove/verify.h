@@ -22,6 +22,7 @@ const char *verify_matrices(Gen *g);                 /* after shard */
 const char *verify_exchange(Gen *g);                 /* of matrices, after unroll */
 const char *verify_codes(Gen *g);     /* verify_codes.c: codes of weights */
 bool verify_others(const Gen *g, int segment);       /* does it have more than matrices? */
+RankBits verify_batch_group(const Gen *g, const Batch *b); /* ranks that together hold its matrices */
 const char *verify_schedule(Gen *g);
 const char *verify_place(Gen *g);
 const char *verify_simulate(Gen *g);

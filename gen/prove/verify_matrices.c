@@ -56,12 +56,14 @@ static const char *check_owners(Gen *g, const Batch *b)
 {
     for (int i = b->first_matrix; i < b->first_matrix + b->n_matrices; i++) {
         const Matrix *m = &g->matrices.items[i];
-        int segment = g->params.items[m->param].segment;
+        const Param *p = &g->params.items[m->param];
+        const int segment = p->segment;
+        const int64_t bytes = p->boxes > 1 || p->axes ? m->node->in[0]->bytes : 0;
         if (m->batch != b->id || segment < b->first_segment || segment > b->last_segment)
             return gen_printf(g, "matrix %s is in another batch", m->name);
         if (m->owner < 0 || m->owner >= g->model.mesh.world_size ||
             m->owned_elems + m->rows * m->cols > b->owned_elems ||
-            m->node->workspace_bytes > b->workspace_bytes)
+            m->node->workspace_bytes > b->workspace_bytes || bytes > b->whole_bytes)
             return gen_printf(g, "matrix %s has no owner, or no room there", m->name);
         for (int k = b->first_matrix; k < i; k++) {
             const Matrix *o = &g->matrices.items[k];
@@ -91,6 +93,18 @@ const char *verify_matrices(Gen *g)
     return bad || next == g->matrices.count ? bad : "matrices are in no batch";
 }
 
+/* The ranks that together hold the batch's matrices: those along every axis that cuts
+ * one. */
+RankBits verify_batch_group(const Gen *g, const Batch *b)
+{
+    RankBits group = 0;
+    for (int i = b->first_matrix; i < b->first_matrix + b->n_matrices; i++) {
+        const Param *p = &g->params.items[g->matrices.items[i].param];
+        group |= g->segments.items[p->segment].cut[HELD_OPTIMIZER] | p->axes;
+    }
+    return group;
+}
+
 /* Does the segment have elements that belong to no matrix? */
 bool verify_others(const Gen *g, int segment)
 {
@@ -110,6 +124,16 @@ static bool writes(const Instr *i, int buffer)
     return false;
 }
 
+/* Beside the kernel's workspace there is room for the matrix that was stored as boxes. */
+static bool has_room(const Gen *g, const Batch *b, const Instr *i)
+{
+    const int64_t align = ARENA_ALIGN_BYTES;
+    const int64_t whole_at = (b->workspace_bytes + align - 1) / align * align;
+    return i->with >= 0 &&
+           g->prog.bufs.items[i->with].bytes >=
+               (b->whole_bytes ? whole_at + b->whole_bytes : b->workspace_bytes);
+}
+
 /* The instructions of a batch have their kinds in order, none twice for a segment, each
  * where it is needed; the last ones write the weights. */
 static const char *check_batch(Gen *g, const Batch *b)
@@ -117,14 +141,12 @@ static const char *check_batch(Gen *g, const Batch *b)
     const Program *p = &g->prog;
     int n[INS_STEP + 1] = {0}, segments = 0;
     InsKind at = INS_MOMENTUM;
-    bool apart = g->segments.items[b->first_segment].shards > 1;
+    const bool apart = verify_batch_group(g, b) != 0;
     for (int s = 0; s < g->segments.count; s++) {
         bool some = false;
         for (int i = b->first_matrix; i < b->first_matrix + b->n_matrices; i++)
             some = some || g->params.items[g->matrices.items[i].param].segment == s;
         segments += some;
-        if (some && (g->segments.items[s].shards > 1) != apart)
-            return gen_printf(g, "batch %s: its segments are cut in two ways", b->name);
     }
     for (int id = p->first[VARIANT_END]; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
@@ -132,6 +154,8 @@ static const char *check_batch(Gen *g, const Batch *b)
             continue;
         if (i->kind < at)
             return gen_printf(g, "%s comes too late", ins_label(g, i));
+        if (i->kind == INS_MATRICES && !has_room(g, b, i))
+            return gen_printf(g, "%s has no room for a matrix", ins_label(g, i));
         if (i->kind == INS_STEP && p->bufs.items[i->to].segment != i->segment)
             return gen_printf(g, "%s writes other weights", ins_label(g, i));
         if (i->kind == INS_STEP && !writes(i, i->to))

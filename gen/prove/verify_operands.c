@@ -85,7 +85,7 @@ static bool asks_of(const Gen *g, const Instr *i, const Want *w, int segment)
         return s->trainable && s->shards > 1 && s->param_elems == s->elems;
     /* Owners compute where they have gathered, or where each rank has everything. */
     return b && b->first_segment <= segment && segment <= b->last_segment &&
-           (i->kind != INS_MATRICES || s->shards == 1);
+           (i->kind != INS_MATRICES || !verify_batch_group(g, b));
 }
 
 /* Is the buffer written after all? First hops within nodes leave their sums where the

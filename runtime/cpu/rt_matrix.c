@@ -5,20 +5,27 @@
 #include "cpu/rt_cpu.h"
 #include "state/rt_matrix.h"
 
-/* Reads the whole matrix: at its owner, who has gathered it, or among the directions if
- * each rank holds all of its segment. */
+#include <string.h>
+
+void rt_copy_rows(Rt *rt, RtRows to, RtRows from, int64_t row_bytes, int64_t rows)
+{
+    (void)rt;
+#pragma omp parallel for schedule(static) if (rows * row_bytes > 256 * 1024)
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(to.at + i * to.pitch_bytes, from.at + i * from.pitch_bytes,
+               (size_t)row_bytes);
+}
+
 void rt_compute_matrices(Rt *rt, int batch)
 {
     const RtTrainer *t = rt->trainer;
     const RtBatch *b = &t->batches[batch];
     for (int i = 0; i < b->n_matrices && !rt->state->skip; i++) {
-        const RtPlace p = rt_place_of(t, b, i);
-        char *direction = rt_symmetric(rt, rt_held_at(t, &p, 0, 0));
-        char *owned = rt_symmetric(rt, rt_owned_at(t, b, &p, 0));
-        if (p.matrix->owner == rt->rank) {
-            p.matrix->kernel(p.segment->shards > 1 ? owned : direction,
-                             rt->world_size > 1 ? owned : direction,
-                             rt_local(rt, b->workspace));
-        }
+        const RtMatrix *m = &t->matrices[b->first_matrix + i];
+        if (m->owner != rt->rank)
+            continue;
+        char *from = rt_matrix_open(rt, b, m);
+        m->kernel(from, rt_matrix_result(rt, b, m, from), rt_local(rt, b->workspace));
+        rt_matrix_close(rt, b, m);
     }
 }

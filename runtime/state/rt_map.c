@@ -2,8 +2,8 @@
 /* rt_map.c: the one map of where elements are. In: the tables of segments and parameters,
  * a box of a parameter, a mesh coordinate. Out: runs: elements of the box that are
  * consecutive both in the parameter and in the shard there. Initial weights, updates,
- * matrices, checkpoints, hashes and debugging all use it. And which parts a rank
- * computes.
+ * checkpoints, hashes and debugging all use it. Stretches, where the elements of a whole
+ * matrix are in the boxes of all ranks. And which parts a rank computes.
  *
  * A parameter is stored as boxes, one or more, cut along cut_dim: box p has the p-th
  * piece of each section of that dim. A box is a tensor of its own, row-major. Ranks along
@@ -33,6 +33,11 @@ int64_t rt_param_part(const Rt *rt, const RtSegment *s)
 static int boxes_of(const RtSegment *s, const RtParam *p)
 {
     return p->boxes > 1 ? p->boxes : rt_group_ranks(s->axes);
+}
+
+int rt_boxes(const RtTrainer *t, const RtParam *p)
+{
+    return boxes_of(&t->segments[p->segment], p);
 }
 
 /* Of the dim that boxes cut: all sections, and padding if boxes do not divide it. */
@@ -88,11 +93,6 @@ RtBox rt_box_rows(const RtParam *p, int64_t first, int64_t rows)
     for (int d = 1; d < p->n_dims; d++)
         box.to[d] = p->dim[d];
     return box;
-}
-
-RtBox rt_matrix_box(const RtTrainer *t, const RtMatrix *m)
-{
-    return rt_box_rows(&t->params[m->param], m->element / m->cols, m->rows);
 }
 
 RtCoordinate rt_coordinate(const RtSegment *s, int rank)
@@ -328,6 +328,76 @@ void rt_share_stored(const Rt *rt, int segment, RtRunFn fn, void *ctx)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
     stored_between(rt, s, share_of(rt, s), fn, ctx);
+}
+
+/* ---- matrices -------------------------------------------------------------------- */
+
+typedef struct Stretches {
+    const RtTrainer *trainer;
+    const RtMatrix *matrix;
+    int64_t before_elems; /* of all that fn has been called for */
+    RtStretchFn fn;
+    void *ctx;
+} Stretches;
+
+/* Of one box: rows of each section; or, if boxes are columns, a piece of every row. */
+static void box_stretches(Stretches *all, int along, int k)
+{
+    const RtMatrix *m = all->matrix;
+    const RtParam *p = &all->trainer->params[m->param];
+    const RtSegment *s = &all->trainer->segments[p->segment];
+    const int boxes = boxes_of(s, p), box = held_box(all->trainer, p, along, k);
+    const bool columns = boxes > 1 && p->cut_dim == 1;
+    const int n_sections = columns || p->n_sections == 0 ? 1 : p->n_sections;
+    const int64_t *sections = columns || p->n_sections == 0 ? p->dim : p->sections;
+    const int64_t cols = columns ? m->cols / boxes : m->cols;
+    const int64_t first = m->element / m->cols, end = first + m->rows;
+    int64_t section = 0, box_row = 0; /* where a section starts, and its piece here */
+    for (int c = 0; c < n_sections; c++) {
+        const int64_t rows = columns ? sections[c] : sections[c] / boxes;
+        const int64_t row = columns ? 0 : section + box * rows;
+        const int64_t from = row > first ? row : first;
+        const int64_t to = row + rows < end ? row + rows : end;
+        const int64_t in_box = (box_row + from - row) * cols;
+        const RtStretch x = {.along = along,
+                             .box = box,
+                             .at_elems = p->offset_elems + k * box_stride(s, p) + in_box,
+                             .number = box * box_stride(s, p) + in_box,
+                             .before_elems = all->before_elems,
+                             .elems = (to - from) * cols,
+                             .row = from - first,
+                             .cols = cols};
+        if (from < to) {
+            all->fn(all->ctx, &x);
+            all->before_elems += x.elems;
+        }
+        section += sections[c];
+        box_row += rows;
+    }
+}
+
+void rt_matrix_stretches(const RtTrainer *t, const RtMatrix *m, RtStretchFn fn, void *ctx)
+{
+    const RtParam *p = &t->params[m->param];
+    const RtSegment *s = &t->segments[p->segment];
+    Stretches all = {.trainer = t, .matrix = m, .fn = fn, .ctx = ctx};
+    for (int along = 0; along < rt_group_ranks(s->axes); along++)
+        for (int k = 0; k < held_boxes(s, p); k++)
+            box_stretches(&all, along, k);
+}
+
+RtRun rt_stretch_run(const RtTrainer *t, const RtMatrix *m, const RtStretch *x,
+                     RtCoordinate at)
+{
+    const RtParam *p = &t->params[m->param];
+    const int64_t shard = t->segments[p->segment].shard_elems, lo = at.part * shard;
+    const int64_t from = x->at_elems > lo ? x->at_elems : lo;
+    const int64_t end = x->at_elems + x->elems, hi = lo + shard, to = end < hi ? end : hi;
+    return (RtRun){.param = p,
+                   .param_id = m->param,
+                   .shard_offset_elems = from - lo,
+                   .element = x->number + from - x->at_elems,
+                   .elems = x->along == at.along && from < to ? to - from : 0};
 }
 
 void rt_run_windows(void *ctx, const RtRun *run, RtWindowFn fn)

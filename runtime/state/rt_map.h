@@ -53,8 +53,26 @@ static inline int64_t rt_gathered_part(const RtSegment *s)
 {
     return s->encoded ? s->codes : s->param_shard;
 }
-/* The rows of its parameter that form a matrix, which the optimizer treats as a whole. */
-RtBox rt_matrix_box(const RtTrainer *t, const RtMatrix *m);
+/* How many boxes a parameter is stored as. */
+int rt_boxes(const RtTrainer *t, const RtParam *p);
+/* Of a matrix, which the optimizer treats as a whole: its consecutive elements in a stored box. They
+ * are rows of `cols` elements. */
+typedef struct RtStretch {
+    int along;              /* of the ranks that hold the box */
+    int box;                /* its number */
+    int64_t at_elems;       /* in their segment */
+    int64_t number;         /* of the first one, where each box begins at a grain: numbers do not
+                             * depend on who holds a box, and are as far from a multiple of 8 as
+                             * the elements are in memory */
+    int64_t before_elems;   /* of the matrix, in stretches before this one */
+    int64_t elems, row, cols; /* row: the first one, in the matrix */
+} RtStretch;
+typedef void (*RtStretchFn)(void *ctx, const RtStretch *s);
+/* Calls fn for each stretch of all ranks; together they have each element of the matrix once. */
+void rt_matrix_stretches(const RtTrainer *t, const RtMatrix *m, RtStretchFn fn, void *ctx);
+/* The part of a stretch that ranks at a mesh coordinate have; elems 0: none. The run's element is its
+ * number. */
+RtRun rt_stretch_run(const RtTrainer *t, const RtMatrix *m, const RtStretch *x, RtCoordinate at);
 /* Calls fn for each RT_WINDOW_ELEMS of the run: elements from .. from + n of it. */
 typedef void (*RtWindowFn)(void *ctx, const RtRun *run, int64_t from, int64_t n);
 void rt_run_windows(void *ctx, const RtRun *run, RtWindowFn fn);

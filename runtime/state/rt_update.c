@@ -134,9 +134,19 @@ static void update_run(void *ctx, const RtRun *run)
         call_kernel(s, run, rt_second_moment(s->rt, s->segment, run->shard_offset_elems));
 }
 
-static void update_matrix(void *ctx, const RtRun *run)
+/* A matrix, in this rank's shard. */
+typedef struct Held {
+    const Shard *shard;
+    const RtMatrix *matrix;
+    RtCoordinate at;
+} Held;
+
+static void update_stretch(void *ctx, const RtStretch *x)
 {
-    call_kernel(ctx, run, 0);
+    const Held *h = ctx;
+    const RtRun run = rt_stretch_run(h->shard->trainer, h->matrix, x, h->at);
+    if (run.elems > 0)
+        call_kernel(h->shard, &run, 0);
 }
 
 static void update_matrices(Shard *s)
@@ -147,9 +157,9 @@ static void update_matrices(Shard *s)
         const RtParam *p = &t->params[t->segment_params[g->first_param + i]];
         for (int k = 0; k < p->n_matrices; k++) {
             const RtMatrix *m = &t->matrices[p->first_matrix + k];
-            const RtBox rows = rt_matrix_box(t, m);
+            Held h = {s, m, rt_coordinate(g, s->rt->rank)};
             s->lr_adjust = m->lr_adjust;
-            rt_held_runs(s->rt, m->param, &rows, update_matrix, s);
+            rt_matrix_stretches(t, m, update_stretch, &h);
         }
     }
 }

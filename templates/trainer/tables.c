@@ -227,6 +227,12 @@ const RtBatch trainer_batches[N_BATCHES] = {
     [${b.macro}] = { /* ${b.flops}FLOP, at most ${b.most} on one rank */
         .first_matrix = ${b.first}, .n_matrices = ${b.count},
         .owned = ${b.owned}, .workspace = ${b.workspace},
+//@ if b.group then
+        .group = ${b.group},
+//@ end
+//@ if b.whole_at then
+        .whole = ${b.workspace} + ${b.whole_at},
+//@ end
     },
 //@ end
 };

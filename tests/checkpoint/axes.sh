@@ -4,6 +4,7 @@
 
 axes_sets=(parts.tensor=2 parts.context=2 model.heads=8 model.kv_heads=4 model.head_dim=6 model.ffn=52
     model.vocab=259 seq=18 model.tied=true model.qkv_bias=true 'dtypes.param="bf16"')
+[ $((SEED / 8 % 2)) = 0 ] || axes_sets+=('optimizer=muon{lr=1e-3}') # second moments of AdamW's half alone
 
 # axes_trainers: of one to eight ranks, which share either axis, both or none
 axes_trainers() {

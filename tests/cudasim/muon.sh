@@ -14,7 +14,7 @@ matrices() {
     while read -r sets; do
         flags=()
         for set in $sets; do flags+=(--set "$set"); done
-        if [ "$FULL" = 1 ] || [ $number = $((SEED / 2 % 5)) ]; then
+        if [ "$FULL" = 1 ] || [ $number = $((SEED / 2 % 6)) ]; then
             row muon tiny_llama 1 "${muon[@]}" "${flags[@]}"
         fi
         number=$((number + 1))
@@ -25,9 +25,33 @@ mesh.shard=2 recompute=block prefetch=2
 mesh.shard=4 strategy=no_shard
 mesh.replicate=2 mesh.shard=2 strategy=shard_optimizer
 TABLE
+    matrices_in_boxes
     matrices_skipped
     matrices_in_bf16
     matrices_faults
+}
+
+# Stored as boxes of both axes, of rows and of columns: by one rank that has them all, by some that have a
+# box each, in copies. State in bf16, and boxes of sizes that 8 does not divide.
+matrices_in_boxes() {
+    local number=0 sets set flags
+    local boxes=(--set 'optimizer=muon{lr=2e-3}' --set 'dtypes={param="bf16",master="bf16",moments="bf16"}'
+                 --set 'parts={tensor=2,context=2}' --set model.heads=4 --set model.kv_heads=2
+                 --set model.ffn=52 --set seq=8)
+    [ "$FULL" = 1 ] || [ $((SEED / 2 % 6)) = 5 ] || return
+    reference boxes tiny_llama 2e-2 "${boxes[@]}" || return
+    while read -r sets; do
+        flags=()
+        for set in $sets; do flags+=(--set "$set"); done
+        if [ "$FULL" = 1 ] || [ $number = $((SEED / 12 % 3)) ]; then
+            row boxes tiny_llama 1 "${boxes[@]}" "${flags[@]}"
+        fi
+        number=$((number + 1))
+    done <<'TABLE'
+mesh.tensor=2 mesh.context=2
+mesh.tensor=2 mesh.shard=2
+mesh.context=2 mesh.replicate=2
+TABLE
 }
 
 # matrix_trainer DIR FLAGS...: every access checked, unless CUDASIM_UNCHECKED=1
@@ -107,7 +131,7 @@ matrices_faults() {
         cp "$dir/before" "$dir/step.c"
     done
     what="a part of a matrix from the beginning of its shard"
-    matrices_faulty "$dir" "$what" state/rt_owners.c 's/rt_held_at(t, &p, part, from)/p.segment->direction/' &&
+    matrices_faulty "$dir" "$what" state/rt_owners.c 's/direction_at(t, m, run.shard_offset_elems)/direction_at(t, m, 0)/' &&
         other "$what" "$dir"
     what="parts of matrices in one place of a slot"
     matrices_faulty "$dir" "$what" cuda/ranks/rt_loopback.c 's/^    \*before = end;//' &&

@@ -226,6 +226,47 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return sim_result(e);
 }
 
+typedef struct Rows {
+    char *to;
+    const char *from;
+    size_t to_pitch, from_pitch, row_bytes, rows;
+} Rows;
+
+static SimResult run_copy_rows(SimOp *op)
+{
+    const Rows *r = op->work.payload;
+
+    for (size_t i = 0; i < r->rows; i++) {
+        sim_touch(r->from + i * r->from_pitch, (int64_t)r->row_bytes, false, NULL);
+        sim_touch(r->to + i * r->to_pitch, (int64_t)r->row_bytes, true, NULL);
+    }
+    if (sim_problem())
+        return SIM_OP_DONE;
+    for (size_t i = 0; i < r->rows; i++)
+        memmove(r->to + i * r->to_pitch, r->from + i * r->from_pitch, r->row_bytes);
+    sim_clock_us += 1e-6 * (double)(r->row_bytes * r->rows);
+    return SIM_OP_DONE;
+}
+
+/* Within the device's memory alone. */
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from,
+                              size_t from_pitch, size_t row_bytes, size_t rows,
+                              enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    Rows r = {to, from, to_pitch, from_pitch, row_bytes, rows};
+    SimWork work = {.run = run_copy_rows, .payload = &r, .payload_bytes = sizeof r};
+    BEGIN;
+
+    if (kind != cudaMemcpyDeviceToDevice || !piece_of(to) || !piece_of(from) ||
+        row_bytes > to_pitch || row_bytes > from_pitch)
+        return sim_result(cudaErrorInvalidValue);
+    snprintf(work.what, sizeof work.what, "a copy of %zu rows of %zu bytes", rows,
+             row_bytes);
+    if (rows > 0 && row_bytes > 0)
+        sim_enqueue(sim_stream(stream), &work);
+    return sim_result(cudaSuccess);
+}
+
 static cudaError_t fill(void *to, int byte, size_t bytes, SimStream *s)
 {
     const Copy c = {.to = to, .byte = byte, .bytes = (int64_t)bytes, .to_device = true};

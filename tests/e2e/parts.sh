@@ -2,7 +2,8 @@
 # Sourced by run.sh. A trainer in parts has the gradients of one without, in f64, where a leaf has several
 # micro-batches: what parts make of a gradient is added to that of the micro-batches before, whether it
 # is a sum, all of their pieces, or a piece of a whole one. In bf16 it has them if summands are f32. Products in
-# fp8 have the scales of whole tensors.
+# fp8 have the scales of whole tensors. Updates are those of one without, too, of whole matrices that are stored
+# as boxes: losses and norms of three steps.
 
 parts_gradients() { # NAME AXIS MODEL ARGS...: of four parts, along `both` two times two. LINEAR: dtypes.linear
     local name=$1 axis=$2 model=$3 dir=$WORK/$1_$2 n parts dtypes="{param=\"f64\",linear=\"${LINEAR:-param}\"}"
@@ -15,11 +16,13 @@ parts_gradients() { # NAME AXIS MODEL ARGS...: of four parts, along `both` two t
         if ! generate "$dir.$n" "$model" --set model.vocab=257 --set "$parts" --set micro_batch=1 \
             --set seq=16 --set global_batch=4 --set leaves=1 "$@" --set "dtypes=$dtypes" ||
            ! build_trainer "$dir.$n" ||
-           ! train "$dir.$n" "$data" 1 --threads 1 --debug-gradients "$dir.$n.gradients"; then
+           ! train "$dir.$n" "$data" 3 --threads 1 --debug-gradients "$dir.$n.gradients"; then
             bad "parts: $name trains in $n parts of $axis" "$dir.$n.log"
             return
         fi
     done
+    [ -n "${LINEAR:-}" ] ||
+        check "parts of $axis: $name has the losses of one without" near "$dir.1.jsonl" "$dir.4.jsonl" 1e-9
     check "parts of $axis: $name has the gradients of one without" gradients_equal "$dir.1.gradients" "$dir.4.gradients"
 }
 
@@ -78,7 +81,8 @@ parts_suite() {
     parts_largest
     local outside=$ROOT/tests/e2e/outside
     # a table of positions, whose gradient is gathered; the last part has fewer tokens of the vocabulary
-    turn 2 4 parts_gradients gpt2 tensor "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
+    turn 2 4 parts_gradients gpt2 tensor "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48 \
+        --set 'optimizer=muon{}'
     # norms of all heads together; of the gradient of q, k and v a part takes its piece
     turn 0 4 parts_gradients llama tensor "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 --set model.ffn=52 \
         --set model.qk_norm_all=true --set model.qkv_bias=true
@@ -93,7 +97,7 @@ parts_suite() {
     # sequences: heads turn, weights are gathered; positions and documents are those of the whole sequence;
     # chunks of the loss do not divide a part's four tokens
     turn 0 4 parts_gradients gpt2 context "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48 \
-        --set loss.chunk_tokens=3
+        --set loss.chunk_tokens=3 --set 'optimizer=muon{}'
     turn 2 4 parts_gradients llama context "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 \
         --set model.kv_heads=4 --set model.window=5 --set documents.end_id=10 --set loss.chunk_tokens=3
     # more parts than key and value heads
@@ -103,7 +107,7 @@ parts_suite() {
     turn 2 4 parts_gradients gpt2 both "$ROOT/tests/models/tiny_gpt2.lua" --set model.heads=4 --set model.dim=48
     turn 0 4 parts_gradients llama both "$ROOT/tests/models/tiny_llama.lua" --set model.heads=8 \
         --set model.kv_heads=$((SEED % 4 < 2 ? 2 : 4)) --set model.head_dim=6 --set model.ffn=52 --set model.qkv_bias=true \
-        --set model.window=5 --set documents.end_id=10
+        --set model.window=5 --set documents.end_id=10 --set 'optimizer=muon{}'
     # scales of weights, values and gradients are the largest of all parts'
     LINEAR=fp8 turn 0 4 parts_gradients fp8 both "$ROOT/tests/models/tiny_llama.lua" --set seq=64 --set model.heads=4 \
         --set model.dim=64 --set model.head_dim=16 --set model.ffn=128

@@ -53,9 +53,10 @@ check "cuda: an op without cuda.cu is named" no_kernel
 check "cuda: muon on two ranks" sh -c \
     "'$FSDPGEN' '$model' -o '$WORK/cuda_muon' --target cuda --set mesh.shard=2 \
          --set 'optimizer=muon{}' && cd '$WORK/cuda_muon' && grep -q rt_to_owners_start step.c &&
-         test -s runtime/cuda/matrices/rt_matrix.c && grep -q cuda/matrices/rt_matrix Makefile"
+         test -s runtime/cuda/rt_matrix.c && grep -q cuda/rt_matrix Makefile"
 check "cuda: nothing of matrices without muon" sh -c \
-    "! grep 'matrices/' '$WORK/cuda/Makefile' && ! find '$WORK/cuda/runtime' | grep 'rt_matrix\.c'"
+    "! grep 'rt_matrix\|rt_owners' '$WORK/cuda/Makefile' &&
+         ! find '$WORK/cuda/runtime' | grep 'rt_matrix\|rt_owners'"
 too_small() {
     "$FSDPGEN" plan "$ROOT/models/llama8b.lua" --target cuda --set mesh.shard=1 2>"$WORK/err" >/dev/null
     [ $? = 3 ] && grep -q 'target.gpu: the plan needs .* the budget is 79.10 GiB' "$WORK/err"
@@ -79,7 +80,7 @@ if [ -e "$home/include/cublasLt.h" ] && [ -e "${NCCL_HOME:-$home}/include/nccl.h
         [ "$(basename "$file")" = rt_image.c ] && continue
         check "cuda: ${file#"$WORK"/cuda/} without a warning" gcc $strict $host "$file"
     done
-    for file in math.c kernels.c tables.c step.c bind.c calibrate.c runtime/cuda/matrices/rt_matrix.c; do
+    for file in math.c kernels.c tables.c step.c bind.c calibrate.c runtime/cuda/rt_matrix.c; do
         check "cuda: muon: $file without a warning" gcc $strict $host "$WORK/cuda_muon/$file" \
             -I"$WORK/cuda_muon/runtime"
     done

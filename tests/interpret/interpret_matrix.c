@@ -19,12 +19,12 @@ static char *direction_of(const Machine *m, int rank, const Matrix *x)
     return interp_at(m, rank, interp_find_buffer(m, BUF_DIRECTION, segment_of(m, x)->id));
 }
 
-/* The matrix's element `first` in the flat shard of rank's part. */
-static int64_t shard_place(const Machine *m, const Matrix *x, int part, int64_t first)
+/* Calls fn for the runs of the matrix in the shard of a rank. */
+static void for_runs(const Machine *m, const Matrix *x, int rank, RunFn fn, void *ctx)
 {
-    const Segment *s = segment_of(m, x);
-    return m->g->params.items[x->param].offset_elems + x->element + first -
-           part * s->shard_elems;
+    const Param *p = &m->g->params.items[x->param];
+    const Box rows = layout_rows(p, x->element / x->cols, x->rows);
+    layout_runs(m->g, p, &rows, layout_of(segment_of(m, x), rank), fn, ctx);
 }
 
 static double update_norm(const Machine *m, int rank)
@@ -37,16 +37,27 @@ static double update_norm(const Machine *m, int rank)
 /* Calls do_element for each element of the segment's matrices in this rank's shard: its
  * place in the shard. */
 typedef void (*ElementFn)(Machine *m, int rank, const Instr *i, int64_t at);
+typedef struct Elements {
+    Machine *m;
+    int rank;
+    const Instr *i;
+    ElementFn do_element;
+} Elements;
+
+static void run_elements(void *ctx, const Run *run)
+{
+    const Elements *e = ctx;
+    for (int64_t k = 0; k < run->elems; k++)
+        e->do_element(e->m, e->rank, e->i, run->offset_elems + k);
+}
+
 static void for_elements(Machine *m, int rank, const Instr *i, ElementFn do_element)
 {
-    const Gen *g = m->g;
-    for (int k = 0; k < g->matrices.count; k++) {
-        const Matrix *x = &g->matrices.items[k];
-        const Segment *s = segment_of(m, x);
-        int part = mesh_part(s, rank);
-        int64_t from, n = s->id == i->segment ? matrix_part(g, x, part, &from) : 0;
-        for (int64_t q = 0; q < n; q++)
-            do_element(m, rank, i, shard_place(m, x, part, from + q));
+    Elements e = {m, rank, i, do_element};
+    for (int k = 0; k < m->g->matrices.count; k++) {
+        const Matrix *x = &m->g->matrices.items[k];
+        if (segment_of(m, x)->id == i->segment)
+            for_runs(m, x, rank, run_elements, &e);
     }
 }
 
@@ -95,43 +106,68 @@ static void compute(const Matrix *x, Dtype d, const char *from, char *to)
         interp_store(d, to, k, interp_load(d, from, k) + sum * (double)(k % 5 - 2));
 }
 
+/* Copies runs of a rank's directions to the whole matrix, or back. */
+typedef struct Moving {
+    const Matrix *matrix;
+    char *held, *whole;
+    int64_t item;
+    bool back;
+} Moving;
+
+static void move_run(void *ctx, const Run *run)
+{
+    const Moving *v = ctx;
+    char *whole = v->whole + (run->element - v->matrix->element) * v->item;
+    char *held = v->held + run->offset_elems * v->item;
+    memcpy(v->back ? held : whole, v->back ? whole : held,
+           (size_t)(run->elems * v->item));
+}
+
 void interp_matrices(Machine *m, int rank, const Instr *i)
 {
-    Dtype d = ops_acc_dtype(m->g);
+    const Dtype d = ops_acc_dtype(m->g);
+    const Batch *b = &m->g->batches.items[i->batch];
     interp_poison(m, rank, i->with);
     for (int k = 0; k < m->g->matrices.count; k++) {
         const Matrix *x = &m->g->matrices.items[k];
-        char *whole = direction_of(m, rank, x), *owned = whole;
+        Moving v = {
+            .matrix = x, .held = direction_of(m, rank, x), .item = dtype_bytes(d)};
+        char *whole;
         if (x->batch != i->batch || x->owner != rank)
             continue;
-        whole += shard_place(m, x, 0, 0) * dtype_bytes(d);
-        owned = i->to < 0 ? whole
+        whole = i->to < 0 ? NULL
                           : interp_at(m, rank, i->to) + x->owned_elems * dtype_bytes(d);
-        compute(x, d, segment_of(m, x)->shards > 1 ? owned : whole, owned);
+        v.whole =
+            whole ? whole : gen_alloc(m->g, (size_t)(x->rows * x->cols * dtype_bytes(d)));
+        if (!b->group) /* this rank has all of it */
+            for_runs(m, x, rank, move_run, &v);
+        compute(x, d, v.whole, v.whole);
+        v.back = true;
+        if (!whole)
+            for_runs(m, x, rank, move_run, &v);
     }
 }
 
-/* To its owner a peer's part of a matrix; from its owner this rank's. */
+/* To its owner a peer's part of a matrix; from its owner this rank's. Ranks that differ
+ * along axes that do not cut the matrix have the same: an owner takes what the rank with
+ * its own number along those has. */
 void interp_read_matrices(Machine *m, int rank, const Instr *i, int peer)
 {
     const Gen *g = m->g;
-    size_t item = (size_t)dtype_bytes(ops_acc_dtype(g));
-    bool to_owners = i->kind == INS_TO_OWNERS;
+    const bool to_owners = i->kind == INS_TO_OWNERS;
+    const int holder = to_owners ? peer : rank, owner = to_owners ? rank : peer;
     for (int k = 0; k < g->matrices.count; k++) {
         const Matrix *x = &g->matrices.items[k];
-        int holder = to_owners ? peer : rank, owner = to_owners ? rank : peer;
-        int part = mesh_part(segment_of(m, x), holder);
-        char *held, *owned;
-        int64_t from, n;
-        if (x->batch != i->batch || x->owner != owner)
+        const Segment *s = segment_of(m, x);
+        Moving v = {.matrix = x,
+                    .held = direction_of(m, holder, x),
+                    .item = dtype_bytes(ops_acc_dtype(g)),
+                    .back = !to_owners};
+        if (x->batch != i->batch || x->owner != owner ||
+            (to_owners && (RankBits)(holder ^ owner) & ~(s->within | s->axes)))
             continue;
-        n = matrix_part(g, x, part, &from);
-        if (n == 0)
-            continue;
-        held = direction_of(m, holder, x);
-        held += shard_place(m, x, part, from) * (int64_t)item;
-        owned = interp_at(m, owner, to_owners ? i->to : i->from) +
-                (x->owned_elems + from) * (int64_t)item;
-        memcpy(to_owners ? owned : held, to_owners ? held : owned, (size_t)n * item);
+        v.whole =
+            interp_at(m, owner, to_owners ? i->to : i->from) + x->owned_elems * v.item;
+        for_runs(m, x, holder, move_run, &v);
     }
 }

@@ -154,13 +154,17 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
 
     { "matrix_in_part", "the owner of a matrix has only what lay there before",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
-      { "runtime/state/rt_owners.c", "if (!rt_part_of(&p, part, &from, &to))",
-        "if ((!back && holder != owner) || !rt_part_of(&p, part, &from, &to))" } },
+      { "runtime/state/rt_owners.c", "if (run.elems > 0)",
+        "if (run.elems > 0 && (l->back || holder == m->owner))" } },
 
     { "matrix_not_back", "a rank keeps its part of a matrix that another one owns",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
-      { "runtime/state/rt_owners.c", "if (!rt_part_of(&p, part, &from, &to))",
-        "if ((back && holder != owner) || !rt_part_of(&p, part, &from, &to))" } },
+      { "runtime/state/rt_owners.c", "if (run.elems > 0)",
+        "if (run.elems > 0 && (!l->back || holder == m->owner))" } },
+
+    { "matrix_of_own_boxes", "ranks along an axis take each other's boxes of a matrix for their own",
+      row = row(1, 1, 1, "mesh.tensor=2"), sets = "optimizer=muon{lr=2e-3} " .. in_parts(2, 1),
+      { "runtime/state/rt_map.c", ".elems = x->along == at.along && from < to", ".elems = from < to" } },
 
     { "moment_of_others", "second moments lie at their shard's places, over what has none",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",

@@ -116,12 +116,30 @@ static void owned_on_directions(Gen *g)
     buffer(g, BUF_OWNED, 0)->offset_bytes = buffer(g, BUF_DIRECTION, 1)->offset_bytes;
 }
 
-static const struct {
+/* Without the ranks along tensor, which have the other boxes. */
+static void half_sent(Gen *g)
+{
+    find(g, INS_TO_OWNERS, 0)->group = g->segments.items[1].within;
+}
+
+static void no_room_for_whole(Gen *g)
+{
+    g->batches.items[0].whole_bytes = 0;
+}
+
+static void no_room_beside(Gen *g)
+{
+    buffer(g, BUF_WORKSPACE, 0)->bytes--;
+}
+
+typedef struct Fault {
     const char *name;
     void (*plant)(Gen *g);
     const char *(*check)(Gen *g);
     bool runs; /* other bits show it, too */
-} faults[] = {
+} Fault;
+
+static const Fault faults[] = {
     {"a matrix of no rank", no_owner, verify_shard, true},
     {"two matrices in one place at their owner", overlap, verify_shard, true},
     {"a matrix a row too far", moved_row, verify_shard, true},
@@ -135,6 +153,18 @@ static const struct {
     {"directions of two batches in one place", directions_twice, verify_place, true},
     {"what is owned on directions", owned_on_directions, verify_place, true},
 };
+
+static const Fault faults_in_boxes[] = {
+    {"a matrix of some of its boxes", half_sent, verify_schedule, true},
+    {"no room for a matrix of boxes", no_room_for_whole, verify_shard, false},
+    {"no room beside the workspace", no_room_beside, verify_unroll, false},
+    {"a matrix a row too far", moved_row, verify_shard, true},
+};
+
+static const char *const in_boxes[] = {
+    "optimizer=muon{}", "model.heads=4",  "model.kv_heads=4",        "model.head_dim=2",
+    "model.ffn=8",      "model.layers=2", "model.vocab=29",          "seq=4",
+    "global_batch=4",   "parts.tensor=4", "mesh={shard=2,tensor=2}", NULL};
 
 static const char *const straddling[] = {"optimizer=muon{}",
                                          "model.ffn=100",
@@ -154,17 +184,16 @@ static bool shows(Gen *g, const Interpretation *want)
     return false;
 }
 
-static void test_fault(const char *folder, int f)
+static void test_fault(const char *folder, const Fault *f, const char *const *sets)
 {
-    Gen *g = models_open(folder, "small_llama", straddling);
+    Gen *g = models_open(folder, "small_llama", sets);
     Interpretation want;
     models_plan(g, NULL);
     models_check(g->batches.count > 1, "one batch: there is nothing to overlap");
     want = models_run(g, 1);
-    faults[f].plant(g);
-    models_check(faults[f].check(g), "%s: not noticed", faults[f].name);
-    models_check(!faults[f].runs || shows(g, &want), "%s: no order shows it",
-                 faults[f].name);
+    f->plant(g);
+    models_check(f->check(g), "%s: not noticed", f->name);
+    models_check(!f->runs || shows(g, &want), "%s: no order shows it", f->name);
 }
 
 /* ---- the deal -------------------------------------------------------------------- */
@@ -196,9 +225,8 @@ static void check_bytes(const Gen *g, const char *mesh)
     for (int i = 0; i < g->matrices.count; i++) {
         const Matrix *m = &g->matrices.items[i];
         const Segment *s = &g->segments.items[g->params.items[m->param].segment];
-        int64_t from;
         all += m->rows * m->cols;
-        at_owner += matrix_part(g, m, m->owner % s->shards, &from);
+        at_owner += matrix_held(g, m, layout_of(s, m->owner));
     }
     for (int r = 0; r < g->model.mesh.world_size; r++) {
         Moved m = matrices_moved(g, -1, r);
@@ -208,6 +236,71 @@ static void check_bytes(const Gen *g, const char *mesh)
     models_check(sent == 4 * (all - at_owner) && back == 4 * (copies * all - at_owner),
                  "%s: %lld bytes to owners, %lld back", mesh, (long long)sent,
                  (long long)back);
+}
+
+static void count(void *ctx, const Run *run)
+{
+    *(int64_t *)ctx += run->elems;
+}
+
+/* What each rank holds of each matrix, as the map of elements says. */
+static void check_held(const Gen *g, const char *what)
+{
+    for (int i = 0; i < g->matrices.count; i++) {
+        const Matrix *m = &g->matrices.items[i];
+        const Param *p = &g->params.items[m->param];
+        const Box rows = layout_rows(p, m->element / m->cols, m->rows);
+        for (int r = 0; r < g->model.mesh.world_size; r++) {
+            const Coordinate at = layout_of(&g->segments.items[p->segment], r);
+            int64_t n = 0;
+            layout_runs(g, p, &rows, at, count, &n);
+            models_check(n == matrix_held(g, m, at), "%s: rank %d holds %lld of %s", what,
+                         r, (long long)n, m->name);
+        }
+    }
+}
+
+/* Boxes of rows and of columns, with sections, of one axis and of both, whole or cut. */
+static void test_held(const char *folder)
+{
+    static const struct {
+        const char *model, *sets[6];
+    } plans[] = {
+        {"llama", {"model.kv_heads=4", "parts={tensor=4}", "mesh={tensor=2}", NULL}},
+        {"llama",
+         {"model.kv_heads=2", "parts={tensor=2,context=2}",
+          "mesh={shard=2,tensor=2,context=2}", NULL}},
+        {"llama",
+         {"model.kv_heads=1", "parts={context=4}", "mesh={shard=4,context=2}", NULL}},
+        {"gpt2", {"parts={tensor=2,context=2}", "mesh={shard=2,context=2}", NULL}},
+        {"gpt2", {"parts={tensor=4}", "mesh={replicate=2,shard=4}", NULL}},
+    };
+    static const char *const llama[] = {"optimizer=muon{}",
+                                        "model.heads=4",
+                                        "model.head_dim=2",
+                                        "model.ffn=20",
+                                        "seq=8",
+                                        "global_batch=8",
+                                        NULL};
+    static const char *const gpt2[] = {"optimizer=muon{}",
+                                       "model.heads=4",
+                                       "model.dim=24",
+                                       "model.max_positions=8",
+                                       "seq=8",
+                                       "global_batch=8",
+                                       NULL};
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        const bool is_llama = !strcmp(plans[k].model, "llama");
+        Gen *g = models_open(folder, is_llama ? "small_llama" : "small_gpt2",
+                             is_llama ? llama : gpt2);
+        const char *parts = plans[k].sets[is_llama];
+        for (int i = 0; plans[k].sets[i]; i++)
+            models_set(g, plans[k].sets[i]);
+        models_plan(g, NULL);
+        models_check(g->params.items[g->matrices.items[0].param].boxes == 4,
+                     "%s, %s: no boxes", plans[k].model, parts);
+        check_held(g, parts);
+    }
 }
 
 static void test_deal(const char *folder)
@@ -230,7 +323,10 @@ static void test_deal(const char *folder)
 
 void test_matrices(const char *folder)
 {
-    for (int f = 0; f < (int)(sizeof faults / sizeof *faults); f++)
-        test_fault(folder, f);
+    for (size_t f = 0; f < sizeof faults / sizeof *faults; f++)
+        test_fault(folder, &faults[f], straddling);
+    for (size_t f = 0; f < sizeof faults_in_boxes / sizeof *faults_in_boxes; f++)
+        test_fault(folder, &faults_in_boxes[f], in_boxes);
     test_deal(folder);
+    test_held(folder);
 }

@@ -47,6 +47,13 @@ static const Case cases[] = {
      8,
      {LLAMA(8, 8, 2, 8, 8), "dtypes={param=\"bf16\",master=\"split\",moments=\"bf16\"}",
       "model.qkv_bias=true", "model.tied=true", "parts.dtype=\"f32\"", NULL}},
+    {"small_llama", 4, {LLAMA(4, 4, 2, 8, 4), "optimizer=muon{}", NULL}},
+    {"small_gpt2",
+     2,
+     {GPT2(4, 8), "optimizer=muon{}",
+      "dtypes={param=\"bf16\",master=\"split\",moments=\"bf16\"}",
+      "groups={{match='*.c_fc.weight',optimizer='adamw'},{match='*.h.0.*',frozen=true}}",
+      NULL}},
 };
 
 /* Beside the ranks that share the parts. */

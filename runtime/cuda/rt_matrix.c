@@ -9,20 +9,24 @@
 #include "cuda/rt_gpu.h"
 #include "state/rt_matrix.h"
 
-/* Reads the whole matrix: at its owner, who has gathered it, or among the directions if
- * each rank holds all of its segment. */
+void rt_copy_rows(Rt *rt, RtRows to, RtRows from, int64_t row_bytes, int64_t rows)
+{
+    RT_CUDA_CALL(rt, cudaMemcpy2DAsync(to.at, (size_t)to.pitch_bytes, from.at,
+                                       (size_t)from.pitch_bytes, (size_t)row_bytes,
+                                       (size_t)rows, cudaMemcpyDeviceToDevice,
+                                       rt_gpu.stream[RT_COMPUTE]));
+}
+
 void rt_compute_matrices(Rt *rt, int batch)
 {
     const RtTrainer *t = rt->trainer;
     const RtBatch *b = &t->batches[batch];
     for (int i = 0; i < b->n_matrices; i++) {
-        const RtPlace p = rt_place_of(t, b, i);
-        char *direction = rt_symmetric(rt, rt_held_at(t, &p, 0, 0));
-        char *owned = rt_symmetric(rt, rt_owned_at(t, b, &p, 0));
-        if (p.matrix->owner == rt->rank) {
-            p.matrix->kernel(rt, p.segment->shards > 1 ? owned : direction,
-                             rt->world_size > 1 ? owned : direction,
-                             rt_local(rt, b->workspace));
-        }
+        const RtMatrix *m = &t->matrices[b->first_matrix + i];
+        if (m->owner != rt->rank)
+            continue;
+        char *from = rt_matrix_open(rt, b, m);
+        m->kernel(rt, from, rt_matrix_result(rt, b, m, from), rt_local(rt, b->workspace));
+        rt_matrix_close(rt, b, m);
     }
 }
