@@ -240,7 +240,7 @@ Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_
     Gen *g = b->g;
     Class *c = b->cls;
     Node *n = gen_alloc(g, sizeof *n);
-    bool setup = true;
+    bool setup = !op->collective; /* a piece of a constant is each part's own */
 
     if (c->values.count > MAX_VALUES)
         luaL_error(g->L, "%s: more than %d values in one block; make it several",

@@ -178,8 +178,8 @@ static void read_parts(Builder *b, ClassParam *p, int index)
     }
     lua_pop(L, 1);
     if (rows != p->dim[0])
-        luaL_error(L, "param: the parts of %s have %d rows, but its dim 1 is %d", p->name,
-                   (int)rows, (int)p->dim[0]);
+        luaL_error(L, "param: the parts of %s have %I rows, but its dim 1 is %I", p->name,
+                   (LUAI_UACINT)rows, (LUAI_UACINT)p->dim[0]);
 }
 
 static const char *dim_word(const ClassParam *p)

@@ -185,6 +185,7 @@ static Node *copy_backward(Fuse *x, const Node *from, const Node *user)
     Value *made = value_new(x->g, x->c, VAL_NODE, value_unique_name(x->g, x->c, v->name));
 
     value_shape(made, v->dtype, v->dim, v->n_dims);
+    memcpy(made->part, v->part, sizeof v->part);
     made->def = n;
     *n = *from;
     n->name = made->name;

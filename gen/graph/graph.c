@@ -43,8 +43,8 @@ static const char *structure_text(Gen *g, const Class *c)
                     p->init_std, p->decay);
         if (p->frozen)
             text_printf(&t, " frozen");
-        text_printf(&t, " %s %lld", part_text(g, &p->mark[PARTS_TENSOR]),
-                    (long long)p->mark_unit);
+        text_printf(&t, " %s %lld%s", part_text(g, &p->mark[PARTS_TENSOR]),
+                    (long long)p->mark_unit, p->mark_pads ? " pads" : "");
         for (int k = 0; k < p->n_parts; k++)
             text_printf(&t, " %s:%lld", p->part_name[k], (long long)p->part_rows[k]);
     }

@@ -562,7 +562,7 @@ static bool split_along(Gen *g, PartsAxis axis)
                          .copy = copy};
         if (axis == PARTS_CONTEXT)
             mark_for_storage(&all[i]);
-        if (!run_protected(&all[i], run_choose))
+        if (!run_protected(&all[i], run_choose) || diag_errors(g))
             return false;
     }
     for (int i = 0; i < n; i++)

@@ -535,6 +535,28 @@ static bool reads_weights(const Node *n)
     return n->n_in > 0;
 }
 
+/* A meet of a parameter's boxes is of a matrix's (split.c: box_copy). */
+static void check_gathers(const Chooser *x, const Node *n, const Choice *choice)
+{
+    const char *field = parts_field(x->g, x->axis);
+
+    for (int i = 0; i < n->n_in; i++) {
+        const Value *v = n->in[i];
+
+        if (v->kind == VAL_PARAM && v->part[x->axis].kind == PART_CUT && v->n_dims != 2 &&
+            !part_equal(&v->part[x->axis], &choice->part[i]))
+            diag_add(x->g, DIAG_ERROR, model_pos(x->g, field),
+                     gen_printf(x->g,
+                                "leave out `cut` of %s, or say in the rule of %s how its "
+                                "parts compute (`cuts`)",
+                                x->c->params.items[v->index].name, n->op->name),
+                     "%s: %s of %s reads all of %s, which has %d dim%s: of parameters "
+                     "that are cut, only matrices can be gathered",
+                     field, n->op->name, x->c->name, x->c->params.items[v->index].name,
+                     v->n_dims, v->n_dims == 1 ? "" : "s");
+    }
+}
+
 Choice *split_choose(Gen *g, Class *c, PartsAxis axis)
 {
     Chooser x = {.g = g, .c = c, .axis = axis, .parts = g->model.parts[axis]};
@@ -551,6 +573,7 @@ Choice *split_choose(Gen *g, Class *c, PartsAxis axis)
             built = i + split_ops(g, c, i);
         n = c->nodes.items[i];
         choice = n->op->collective ? choose_meet(&x, n) : choose(&x, n);
+        check_gathers(&x, n, &choice);
         *gen_push(g, &x.choices) = choice;
         for (int k = 0; k < n->n_in; k++)
             *gen_push(g, &x.needed) = (Needed){n->in[k], n->phase, choice.part[k]};

@@ -104,9 +104,9 @@ int64_t cost_span(const Gen *g, const Span *s)
     int64_t ps = 0;
 
     for (int i = 0; i < s->n_nodes; i++)
-        ps = min_i64(ps + cost_node(g, s->nodes[i]).ps * plan_calls(g, s->nodes[i]) +
-                         cost_meet(g, s->nodes[i]),
-                     COST_MOST_PS);
+        ps = cost_sum(ps, cost_sum(cost_times(plan_calls(g, s->nodes[i]),
+                                              cost_node(g, s->nodes[i]).ps),
+                                   cost_meet(g, s->nodes[i])));
     return ps;
 }
 

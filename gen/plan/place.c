@@ -227,7 +227,8 @@ static int64_t tensor_bytes(const Gen *g, const Buffer *b, const Instr *at)
 {
     if (b->kind == BUF_SCRATCH) {
         return at->scratch == b->id
-                   ? min_i64(b->bytes, ins_span(g, at)->live_scratch_bytes)
+                   ? min_i64(b->bytes,
+                             plan_parts_bytes(g, ins_span(g, at)->live_scratch_bytes))
                    : b->bytes;
     }
     return b->bytes;

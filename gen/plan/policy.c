@@ -38,9 +38,9 @@ static int64_t overlap_reductions(const Gen *g)
     }
     for (int b = 0; b < g->blocks.count; b++) {
         const Block *k = &g->blocks.items[b];
-        held += k->keep == KEEP_ALL    ? k->cls->saved_bytes
-                : k->keep == KEEP_SOME ? k->cls->kept_bytes
-                                       : 0;
+        held += plan_parts_bytes(g, k->keep == KEEP_ALL    ? k->cls->saved_bytes
+                                    : k->keep == KEEP_SOME ? k->cls->kept_bytes
+                                                           : 0);
     }
     return largest * OVERLAP_DIVISOR <= held ? 1 : 0;
 }

@@ -29,10 +29,10 @@ typedef struct Again {
 } Again;
 
 /* Computing it takes no longer than moving its operands: its bytes are cheap to
- * recompute. */
+ * recompute. Not those of a meet, which computes nothing, but makes ranks wait. */
 static bool is_cheap(Gen *g, const Node *n)
 {
-    return cost_is_cheap(g, n);
+    return !node_joins(n) && cost_is_cheap(g, n);
 }
 
 /* Does the node compute what this op computes in the fused graph that a user sees? A

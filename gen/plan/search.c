@@ -148,7 +148,8 @@ static void block_dim(Gen *g, Search *s, const Class *c, DimKind kind)
             continue;
         d = d ? d : add_dim(g, s, kind, g->blocks.count);
         d->ids[d->n++] = b;
-        d->bytes = kind == DIM_SOME ? c->dropped_bytes : c->saved_bytes;
+        d->bytes =
+            plan_parts_bytes(g, kind == DIM_SOME ? c->dropped_bytes : c->saved_bytes);
         d->ps = cost_span(g, again);
     }
 }

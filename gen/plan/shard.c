@@ -261,7 +261,7 @@ static void warn_padding(Gen *g)
 /* The parameters of the largest block, of each unit, and of all; the blocks of a unit. */
 typedef struct UnitSizes {
     int64_t block, all, unit;
-    int largest, blocks; /* the largest unit: its number, how many blocks are in it */
+    int largest, blocks; /* the largest unit: a piece with parameters, how many blocks */
 } UnitSizes;
 
 static UnitSizes unit_sizes(const Wrap *w)
@@ -270,15 +270,16 @@ static UnitSizes unit_sizes(const Wrap *w)
 
     for (int u = 0; u < w->n_groups; u++) {
         int64_t params = 0;
-        int blocks = 0;
+        int blocks = 0, piece = 0;
 
         for (int i = 0; i < w->n_pieces; i++) {
             params += w->group[i] == u ? w->params[i] : 0;
             blocks += w->group[i] == u && w->piece[i].piece == 0;
+            piece = w->group[i] == u && w->params[i] > 0 ? i : piece;
         }
         if (params > s.unit) {
             s.unit = params;
-            s.largest = u;
+            s.largest = piece;
             s.blocks = blocks;
         }
         s.all += params;
@@ -301,15 +302,17 @@ static void warn_large_unit(Gen *g, const Wrap *w)
     const Model *m = &g->model;
     const UnitSizes s = unit_sizes(w);
     const bool one = g->units.count == 1;
+    const PieceRef *in = &w->piece[s.largest];
     const char *what;
 
     if (m->mesh.world_size == 1 || g->blocks.count < 3 || s.blocks < 3 ||
         s.unit * 4 < s.all * 3)
         return;
-    what = one ? "the whole model is one unit"
-               : gen_printf(g, "unit %s is %.0f %% of the model",
-                            g->units.items[s.largest].name,
-                            100.0 * (double)s.unit / (double)s.all);
+    what =
+        one ? "the whole model is one unit"
+            : gen_printf(g, "unit %s is %.0f %% of the model",
+                         g->units.items[g->blocks.items[in->block].unit[in->piece]].name,
+                         100.0 * (double)s.unit / (double)s.all);
     if (!strategy_rule(m->strategy)->cut[HELD_PARAMS]) {
         diag_add(
             g, DIAG_WARNING, model_pos(g, "wrap"), "write wrap = per_block(1)",

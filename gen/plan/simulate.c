@@ -83,7 +83,7 @@ static void run_meeting(Timing *r, const Instr *i)
     r->start[i->id] = t;
     for (int k = 0; k < s->n_nodes; k++) {
         const Node *n = s->nodes[k];
-        const int64_t kernels = cost_node(g, n).ps * plan_calls(g, n);
+        const int64_t kernels = cost_times(plan_calls(g, n), cost_node(g, n).ps);
 
         if (plan_met_bytes(g, n) > 0) {
             t = cost_sum(max_i64(t, r->stream[STREAM_GATHER]), cost_meet(g, n));

@@ -4,21 +4,45 @@
  * count what kernels read in meets. */
 #include "plan/plan.h"
 
+/* Elements of slice k of a part that is cut into equal slices; the last ones may be short
+ * or empty. */
+static int64_t slice_of(int64_t part, int64_t slice, int64_t k)
+{
+    return max_i64(0, min_i64(part, (k + 1) * slice) - k * slice);
+}
+
+/* How many of the ranks of a group, apart from the first, are at other places along
+ * mesh.replicate. */
+static int64_t in_other_copies(const Gen *g, RankBits group)
+{
+    const int ranks = (int)group_ranks(group);
+    int64_t n = 0;
+
+    for (int k = 1; k < ranks; k++)
+        n += ((RankBits)group_rank(group, 0, k) &
+              g->model.mesh.axis[AXIS_REPLICATE].bits) != 0;
+    return n;
+}
+
 /* Bytes that a sum over copies receives from other places along mesh.replicate. Each
- * rank sums one slice of every copy's part, then reads the slices that the others have
- * summed. */
+ * rank sums one slice of every copy's part, in two hops if ranks are on several nodes,
+ * then reads the slices that the others have summed. */
 static int64_t crossing_bytes(const Gen *g, const Instr *i)
 {
-    int64_t part = g->segments.items[i->segment].shard_elems, elems = 0;
-    RankBits replicate = g->model.mesh.axis[AXIS_REPLICATE].bits;
-    int ranks = group_ranks(i->group);
-    int64_t slice = round_up((part + ranks - 1) / ranks, GRAIN_ELEMS);
-    for (int k = 1; k < ranks; k++) {
-        if ((RankBits)group_rank(i->group, 0, k) & replicate) {
-            elems += min_i64(part, slice) +
-                     max_i64(0, min_i64(part, (k + 1) * slice) - k * slice);
-        }
-    }
+    const int64_t part = g->segments.items[i->segment].shard_elems;
+    const int ranks = (int)group_ranks(i->group);
+    const int64_t slice = round_up((part + ranks - 1) / ranks, GRAIN_ELEMS);
+    const RankBits near = mesh_two_hops(g, i->group) ? mesh_mates(g, i->group) : 0;
+    const int mates = (int)group_ranks(near);
+    int64_t elems = 0;
+
+    for (int k = 0; k < ranks; k += mates) /* the first hop: a slice for each node */
+        elems += in_other_copies(g, near) * slice_of(part, slice, k);
+    elems += in_other_copies(g, i->group & ~near) * slice_of(part, slice, 0);
+    for (int k = 1; k < ranks; k++)
+        if ((RankBits)group_rank(i->group, 0, k) &
+            g->model.mesh.axis[AXIS_REPLICATE].bits)
+            elems += slice_of(part, slice, k);
     return elems * dtype_bytes(g->model.reduce_dtype);
 }
 

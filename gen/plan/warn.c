@@ -53,17 +53,37 @@ static int64_t step_between_nodes(const Gen *g, InsKind kind)
     return bytes;
 }
 
+/* Shards on a node: ranks along tensor and context, which have the lowest bits, share
+ * each. Below 2: the mesh names no node that has several. */
+static int64_t shards_of_node(const Model *m)
+{
+    return m->mesh.node_ranks / parts_all_ranks(m);
+}
+
+/* "context = 2, tensor = 2, ": what the mesh has of them */
+static const char *parts_axes_text(Gen *g)
+{
+    Text t = {.g = g};
+
+    for (int a = N_PARTS_AXES - 1; a >= 0; a--)
+        if (parts_ranks(&g->model, a) > 1)
+            text_printf(&t, "%s = %lld, ", axis_name(parts_mesh(a)),
+                        (long long)parts_ranks(&g->model, a));
+    return t.s ? t.s : "";
+}
+
 /* Warns if a copy of the model spans several nodes although by the budget one node could
  * hold it: weights then cross nodes in every micro-step. With a copy per node, only
  * gradients cross, once a step: a node's share, in a ring over the copies. */
 static void warn_copy_over_nodes(Gen *g)
 {
     const Model *m = &g->model;
-    int64_t node = m->mesh.node_ranks, copies, now, then, bytes;
+    const int64_t node = m->mesh.node_ranks, shard = shards_of_node(m);
+    const int64_t degree = m->mesh.axis[AXIS_SHARD].degree;
+    int64_t copies, now, then, bytes;
     Cost cost = policy_cost(g);
 
-    if (!strategy_rule(m->strategy)->cut[HELD_PARAMS] || node < 2 ||
-        m->mesh.axis[AXIS_SHARD].degree <= node)
+    if (!strategy_rule(m->strategy)->cut[HELD_PARAMS] || shard < 2 || degree <= shard)
         return;
     copies = m->mesh.world_size / node;
     now = step_between_nodes(g, INS_ALL_GATHER) +
@@ -71,23 +91,21 @@ static void warn_copy_over_nodes(Gen *g)
           step_between_nodes(g, INS_ALL_REDUCE);
     then = 2 * (copies - 1) * (plan_params(g) / node / copies) *
            dtype_bytes(m->reduce_dtype);
-    bytes =
-        cost.bytes + cost.sharded_bytes * (m->mesh.axis[AXIS_SHARD].degree / node - 1);
+    bytes = cost.bytes + cost.sharded_bytes * (degree / shard - 1);
     if (then >= now || bytes > m->budget_bytes)
         return;
     diag_add(
         g, DIAG_WARNING, model_pos(g, "mesh"),
         gen_printf(g,
-                   "mesh = { replicate = %lld, shard = %lld, node = %lld } with "
+                   "mesh = { replicate = %lld, shard = %lld, %snode = %lld } with "
                    "\"%s\" crosses nodes with about %s; a rank needs "
                    "about %s, now %s",
-                   (long long)copies, (long long)node, (long long)node,
-                   strategy_name(strategy_of_mesh(copies, node)), show_bytes(g, then),
-                   show_bytes(g, bytes), show_bytes(g, cost.bytes)),
+                   (long long)copies, (long long)shard, parts_axes_text(g),
+                   (long long)node, strategy_name(strategy_of_mesh(copies, shard)),
+                   show_bytes(g, then), show_bytes(g, bytes), show_bytes(g, cost.bytes)),
         "mesh.shard: a copy of the model lies on %lld nodes of %lld ranks: each rank "
         "receives %s from other nodes in a step",
-        (long long)(m->mesh.axis[AXIS_SHARD].degree / node), (long long)node,
-        show_bytes(g, now));
+        (long long)(degree / shard), (long long)node, show_bytes(g, now));
 }
 
 /* Warns if ranks lie on several nodes, by the datasheet, that the mesh does not name:
@@ -125,9 +143,10 @@ static void warn_unnamed_nodes(Gen *g)
 static void warn_reshard_over_nodes(Gen *g)
 {
     const Model *m = &g->model;
-    int64_t node = m->mesh.node_ranks, now = 0;
+    const int64_t node = m->mesh.node_ranks, shard = shards_of_node(m);
+    int64_t now = 0;
 
-    if (node < 2 || m->reshard_ranks <= node ||
+    if (shard < 2 || m->reshard_ranks <= shard ||
         m->reshard_ranks >= m->mesh.axis[AXIS_SHARD].degree)
         return;
     for (int id = 0; id < g->prog.ins.count; id++) {
@@ -141,10 +160,10 @@ static void warn_reshard_over_nodes(Gen *g)
     if (now > 0)
         diag_add(g, DIAG_WARNING, model_pos(g, "reshard_after_forward"),
                  gen_printf(g, "reshard_after_forward = %lld gathers within nodes",
-                            (long long)node),
+                            (long long)shard),
                  "reshard_after_forward: groups of %lld lie on %lld nodes of %lld ranks: "
                  "the backward's gathers bring each rank %s from other nodes in a step",
-                 (long long)m->reshard_ranks, (long long)(m->reshard_ranks / node),
+                 (long long)m->reshard_ranks, (long long)(m->reshard_ranks / shard),
                  (long long)node, show_bytes(g, now));
 }
 
@@ -157,7 +176,9 @@ static void micro_step(const Gen *g, int64_t *moves, int64_t *computes)
     for (int k = 0; k < p->count[VARIANT_LAST]; k++) {
         const Instr *i = &p->ins.items[p->first[VARIANT_LAST] + k];
 
-        *(i->stream == STREAM_COMPUTE ? computes : moves) += cost_instr(g, i);
+        int64_t *sum = i->stream == STREAM_COMPUTE ? computes : moves;
+
+        *sum = cost_sum(*sum, cost_instr(g, i));
     }
 }
 

@@ -35,6 +35,21 @@ static void check_values(const Class *c)
     }
 }
 
+/* Only a meet makes the same in all parts of what differs between them. */
+static void check_parts(const Class *c, const Node *n)
+{
+    for (int a = 0; a < N_PARTS_AXES; a++) {
+        bool differs = false;
+
+        for (int i = 0; i < n->n_in; i++)
+            differs = differs || n->in[i]->part[a].kind != PART_WHOLE;
+        for (int k = 0; differs && !n->op->collective && k < n->n_out; k++)
+            gen_require(n->out[k]->part[a].kind != PART_WHOLE,
+                        "%s: %s is made of parts, but is whole", c->name,
+                        n->out[k]->name);
+    }
+}
+
 static void check_nodes(const Class *c)
 {
     for (int i = 0; i < c->nodes.count; i++) {
@@ -46,6 +61,7 @@ static void check_nodes(const Class *c)
                     n->name);
         gen_require(!i || n->phase >= c->nodes.items[i - 1]->phase,
                     "%s: forward node %s after a backward one", c->name, n->name);
+        check_parts(c, n);
         for (int k = 0; k < n->n_in; k++) {
             const Value *v = n->in[k];
 

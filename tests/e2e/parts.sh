@@ -92,6 +92,9 @@ parts_suite() {
         --set model.dim=48
     turn 2 4 parts_rounded_once llama tensor=4 "$ROOT/tests/models/tiny_llama.lua" --set model.heads=4 \
         --set model.kv_heads=4 --set model.ffn=52
+    # pieces of a table that no weight makes; a value that is made again beside a full chain
+    turn 0 4 parts_gradients chained tensor "$outside/chained.lua" --ops "$outside/ops"
+    turn 2 4 parts_gradients chained both "$outside/chained.lua" --ops "$outside/ops"
     # nothing is marked
     turn 2 4 parts_gradients unmarked tensor "$outside/relu_net.lua" --set model.vocab=256 --ops "$outside/ops"
     # sequences: heads turn, weights are gathered; positions and documents are those of the whole sequence;

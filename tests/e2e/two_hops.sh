@@ -18,7 +18,7 @@ two_hops_run() {
 stat() { json_number "$WORK/$1.stats" "$2"; } # of the first rank; all are alike
 
 two_hops() {
-    local node more reduced gathered
+    local node more kind reduced gathered
     two_hops_run flat "mesh.shard=8" || return
     gathered=$(stat flat gathered_bytes) reduced=$(stat flat reduced_bytes)
     same "one node: bytes between nodes" "$(stat flat node_bytes)" 0
@@ -40,5 +40,10 @@ two_hops() {
         "mesh.shard=8 mesh.node=2 accumulate=unsharded global_batch=32 leaves=8"; do
         two_hops_run one "${more/mesh.node=? /}" && two_hops_run nodes "$more" || continue
         check "$more: equal bits" cmp "$WORK/one.result" "$WORK/nodes.result"
+        sed -n '/step_bytes_per_rank/,$p' "$WORK/nodes/plan.json" >"$WORK/nodes.moved"
+        for kind in reduced replicate; do
+            same "$more: $kind bytes of two steps" "$(stat nodes ${kind}_bytes)" \
+                $((2 * $(json_number "$WORK/nodes.moved" $kind)))
+        done
     done
 }

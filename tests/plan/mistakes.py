@@ -62,8 +62,13 @@ gathered = 2 * (SHARDS - NODE) * sum(all_units + all_units[1:-1]) / SHARDS
 reduced = 4 * (SHARDS // NODE - 1) * sum(all_units) / SHARDS
 warned("flat sharding across nodes", f"lies on (4) nodes of (8) ranks: each rank receives {SIZE} from other nodes",
        4, 8, ROUNDS * (gathered + reduced), sets=["mesh={shard=32,node=8}"])
+warned("flat sharding across nodes, in parts", r"lies on (\d+) nodes of (\d+) ranks:.*"
+       r"mesh = \{ replicate = (\d+), shard = (\d+), tensor = (\d+), node = (\d+) \}", 4, 8, 4, 4, 2, 8,
+       sets=["mesh={shard=16,tensor=2,node=8}", "parts.tensor=2"])
 warned("weights kept over nodes", f"gathers bring each rank {SIZE} from other nodes",
        ROUNDS * 2 * L * elems(BLOCK, SHARDS) * 8 / 16, sets=["mesh={shard=32,node=8}", "reshard_after_forward=16"])
+warned("weights kept over nodes, in parts", r"groups of (\d+) lie on (\d+) nodes of (\d+) ranks", 8, 2, 8,
+       sets=["mesh={shard=16,tensor=2,node=8}", "parts.tensor=2", "reshard_after_forward=8"])
 
 # 16 ranks on two nodes of 8 that the mesh does not name: a sum has a part from each of 8 ranks of the other
 # node, then from one; 4 rounds. 4 copies of 4 ranks sum a quarter of a shard each, and read the three others:
