@@ -51,7 +51,8 @@ enum {
     RT_AT_HASH = -6,
     RT_AT_END = -7,
     RT_AT_SAVE = -8,
-    RT_AT_LOAD = -9
+    RT_AT_LOAD = -9,
+    RT_AT_OPEN = -10
 };
 
 typedef struct RtRankShared {

@@ -68,8 +68,11 @@ static void describe_environment(char *text, size_t bytes)
 #ifdef RT_NCCL
     /* These change the order of NCCL's sums, if it adds at all. */
     static const char *const sums[] = {"NCCL_", NULL};
-    static const char *const no_sums[] = {"NCCL_DEBUG", "NCCL_HOSTID=", "NCCL_SOCKET_",
-                                          "NCCL_LAUNCH_ORDER_IMPLICIT=", NULL};
+    static const char *const no_sums[] = {
+        "NCCL_DEBUG",           "NCCL_HOSTID=",
+        "NCCL_SOCKET_",         "NCCL_LAUNCH_ORDER_IMPLICIT=",
+        "NCCL_LOCAL_REGISTER=", "NCCL_GRAPH_REGISTER=",
+        "NCCL_NVLS_ENABLE=",    NULL};
     if (this_rank != NULL && this_rank->trainer->library_order)
         add_environment(text, bytes, sums, no_sums);
 #endif

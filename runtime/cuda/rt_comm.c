@@ -234,6 +234,7 @@ void rt_comm_begin(Rt *rt)
     (void)rt;
     rt_gpu_measure(RT_OUT_LATER);
 #ifdef RT_NCCL
+    rt_enter(rt, RT_AT_OPEN);
     rt_transport->open(rt);
     rt_gpu_measure(RT_OUT_NCCL);
 #endif

@@ -96,7 +96,9 @@ static void capture(Rt *rt, Graph *g)
     rt_capture_end(rt, &graph);
     g->moved = sum(moved_so_far(rt->state), -1, moved);
     set_moved(rt->state, moved); /* nothing has moved yet */
-    RT_CUDA_CALL(rt, cudaGraphInstantiate(&g->exec, graph, 0));
+    /* Collectives keep the priority of their stream. */
+    RT_CUDA_CALL(rt, cudaGraphInstantiate(&g->exec, graph,
+                                          cudaGraphInstantiateFlagUseNodePriority));
     RT_CUDA_CALL(rt, cudaGraphDestroy(graph));
     /* Uploads now what a launch needs on the device. */
     RT_CUDA_CALL(rt, cudaGraphUpload(g->exec, rt_gpu.stream[RT_COMPUTE]));

@@ -79,6 +79,11 @@ void rt_agree_flags(Rt *rt)
         {"--one-writer", f->one_writer},
         {"--debug-gradients", f->debug_gradients != NULL},
         {"--weights-hash", f->weights_hash},
+        {"--guard", f->guard}, /* places of the symmetric space depend on it */
+#ifdef RT_CUDA
+        {"--no-graphs", f->no_graphs},
+        {"--profile", f->profile != NULL},
+#endif
         {"the command", f->command},
         {"--prompt", rt_hash64(prompt, strlen(prompt), 0)},
         {"--tokens", (uint64_t)f->sample_tokens},

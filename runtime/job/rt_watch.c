@@ -51,6 +51,8 @@ static const char *place_name(const RtTrainer *t, int place)
         return "writing a checkpoint";
     case RT_AT_LOAD:
         return "reading a checkpoint";
+    case RT_AT_OPEN:
+        return "connecting the GPUs";
     default:
         return place >= 0 && place < t->n_places ? t->places[place] : "?";
     }
@@ -210,7 +212,7 @@ static int64_t deadline_of(const RtJob *job, int rank)
     const int place = atomic_load(&job->shared->rank[rank].place);
     bool slow = place == RT_AT_SAVE || place == RT_AT_LOAD;
 #ifdef RT_CUDA /* a driver, libraries and kernels may have to be loaded first */
-    slow = slow || place == RT_AT_START || place == RT_AT_SETUP;
+    slow = slow || place == RT_AT_START || place == RT_AT_SETUP || place == RT_AT_OPEN;
 #endif
     return job->deadline_ns * (slow ? 20 : 1);
 }

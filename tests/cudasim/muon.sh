@@ -96,18 +96,6 @@ matrices_in_bf16() {
     same "matrices: state in bf16, one rank and four" "$two" "$one"
 }
 
-# matrices_faulty DIR WHAT FILE SED: the trainer again, with a fault in a file of runtime/
-matrices_faulty() {
-    local dir=$1 runtime=$WORK/runtime_matrices
-    rm -rf "$runtime"
-    cp -R "$ROOT/runtime" "$runtime"
-    sed -i "$4" "$runtime/$3"
-    ! cmp -s "$runtime/$3" "$ROOT/runtime/$3" &&
-        CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$runtime" && return
-    bad "$2: not planted" "$dir.log"
-    return 1
-}
-
 matrices_faults() {
     local dir=$WORK/matrices REFERENCE=muon moved what
     matrix_trainer "$dir" --set mesh.shard=2 || return
@@ -131,9 +119,9 @@ matrices_faults() {
         cp "$dir/before" "$dir/step.c"
     done
     what="a part of a matrix from the beginning of its shard"
-    matrices_faulty "$dir" "$what" state/rt_owners.c 's/direction_at(t, m, run.shard_offset_elems)/direction_at(t, m, 0)/' &&
+    faulty_runtime "$dir" "$what" state/rt_owners.c 's/direction_at(t, m, run.shard_offset_elems)/direction_at(t, m, 0)/' &&
         other "$what" "$dir"
     what="parts of matrices in one place of a slot"
-    matrices_faulty "$dir" "$what" cuda/ranks/rt_loopback.c 's/^    \*before = end;//' &&
+    faulty_runtime "$dir" "$what" cuda/ranks/rt_loopback.c 's/^    \*before = end;//' &&
         other "$what" "$dir" CUDASIM_DEVICES=1 LOOPBACK=1
 }

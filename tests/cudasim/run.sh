@@ -213,6 +213,18 @@ plant() {
     ! cmp -s "$1/$2" "$1/before" && build_cuda "$1"
 }
 
+# faulty_runtime DIR WHAT FILE SED: the trainer again, with a fault in a file of runtime/
+faulty_runtime() {
+    local dir=$1 runtime=$WORK/runtime_faulty
+    rm -rf "$runtime"
+    cp -R "$ROOT/runtime" "$runtime"
+    sed -i "$4" "$runtime/$3"
+    ! cmp -s "$runtime/$3" "$ROOT/runtime/$3" &&
+        CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$runtime" && return
+    bad "$2: not planted" "$dir.log"
+    return 1
+}
+
 faults() {
     local dir=$WORK/fault text
     trainer "$dir" tiny_llama cuda --set mesh.shard=2 && build_cuda "$dir" ||
@@ -245,8 +257,8 @@ faults() {
         text=$(sed -n 's/.*within_ctas = \([0-9]*\).*/\1/p' "$dir/tables.c" | head -n 1)
         check "NCCL is told the tables' limit of a sum's blocks, by each rank" \
             [ "$(grep -c "^send of 2 ranks: ${text:-none}$" "$WORK/ctas")" = 2 ]
-        check "and none for sums and gathers without one" \
-            [ "$(grep -cE '^(send|all-gather) of 2 ranks: 0$' "$WORK/ctas")" = 4 ]
+        check "16 for sums without one, and none for gathers" \
+            [ "$(grep -cE '^(send of 2 ranks: 16|all-gather of 2 ranks: 0)$' "$WORK/ctas")" = 4 ]
         check "and a line says so, once" [ "$(grep -c 'warning: NCCL_COMM_ID is not used' "$dir.log")" = 1 ]
     else
         bad "NCCL_COMM_ID is not used" "$dir.log"
@@ -267,6 +279,10 @@ faults() {
         bad "kernels.cu does not name its generation" "$dir.log"
     fi
     cp "$dir/before" "$dir/kernels.cu"
+    # NCCL then waits for ever where GPUs access each other's memory
+    text="sends of registered buffers into others"
+    faulty_runtime "$dir" "$text" cuda/ranks/rt_nccl.c '/NCCL_LOCAL_REGISTER/d' &&
+        fault "$text" "one of them has registered its buffer" "$dir"
     text=$(grep -o 'GATHERED_LAYERS_[01]_FORWARD' "$dir/step.c" | sort -u | head -n 2)
     if [ "$(echo "$text" | wc -l)" = 2 ] &&
        plant "$dir" step.c '/rt_all_gather_start/s/GATHERED_LAYERS_1_FORWARD/GATHERED_LAYERS_0_FORWARD/'; then

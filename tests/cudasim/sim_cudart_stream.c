@@ -212,7 +212,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
                                  unsigned long long flags)
 {
     BEGIN;
-    (void)flags;
+    if (flags != 0 && flags != cudaGraphInstantiateFlagUseNodePriority)
+        return sim_result(cudaErrorInvalidValue);
     ((SimGraph *)graph)->users++;
     *exec = (cudaGraphExec_t)graph;
     return sim_result(cudaSuccess);

@@ -36,6 +36,7 @@ typedef struct Part { /* of a group of calls */
     ncclRedOp_t op;
     int64_t count, offset; /* elements; where in the half its bytes lie */
     int peer;              /* or root */
+    bool registered;       /* the buffer of a send or receive is, with NCCL */
     const void *from;
     void *to;
 } Part;

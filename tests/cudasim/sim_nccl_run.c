@@ -163,6 +163,13 @@ static void take(const ncclComm_t c, int64_t n, int i)
                      c->rank, (long long)p->count, r);
             return;
         }
+        if (from->registered != p->registered) { /* NCCL would wait for ever */
+            sim_fail(NULL,
+                     "rank %d receives from rank %d: one of them has registered its "
+                     "buffer, the other has not",
+                     c->rank, r);
+            return;
+        }
         memcpy((char *)p->to + (r - first) * size, half_of(c, r, n) + from->offset + skip,
                (size_t)size);
     }
@@ -219,6 +226,16 @@ static void die_if_planted(const ncclComm_t c)
         kill(getpid(), SIGKILL);
 }
 
+/* A window is a registration, too, unless registrations are switched off. */
+static bool is_registered(const ncclComm_t c, const Part *p)
+{
+    const char *off = getenv("NCCL_LOCAL_REGISTER");
+    const char *at = p->kind == SEND ? p->from : p->to;
+
+    return p->kind >= SEND && !(off && !strcmp(off, "0")) && c->window &&
+           at >= c->window && at < c->window + c->window_bytes;
+}
+
 static bool post(Call *call, int64_t n)
 {
     const ncclComm_t c = call->comm;
@@ -231,6 +248,7 @@ static bool post(Call *call, int64_t n)
         const int64_t bytes = sent(c, p) * sim_nccl_bytes(p->type);
 
         p->offset = at;
+        p->registered = is_registered(c, p);
         at += (bytes + 255) / 256 * 256;
         if (at > (int64_t)SIM_HALF_BYTES) {
             sim_fail(NULL,

@@ -410,12 +410,27 @@ static void check_nodes(void)
 {
     const int ranks = net.trainer->world_size, here = rt_ranks_here(net.shared, ranks);
     const int node = ranks / rt_group_ranks(net.trainer->nodes);
+    int mine = 0;
+    while (net.shared->elsewhere[mine])
+        mine++;
     if (here != node) {
         rt_say(
             "trainer: warning: %d rank%s on a machine, and the plan counts on %d: sums "
             "cross between machines more often than they need; generate with --set "
             "mesh.node=%d",
             here, here == 1 ? " is" : "s are", node, here);
+        return;
+    }
+    for (int r = 0; r < ranks; r++) {
+        const bool near = ((RtGroup)(r ^ mine) & net.trainer->nodes) == 0;
+        if (near == net.shared->elsewhere[r]) {
+            rt_say("trainer: warning: ranks %d and %d are %s machine%s, and the plan "
+                   "counts on blocks of %d neighbours on each: sums cross between "
+                   "machines more often than they need; start ranks in blocks (srun "
+                   "--distribution=block)",
+                   mine, r, near ? "on different" : "on one", near ? "s" : "", node);
+            return;
+        }
     }
 }
 

@@ -12,7 +12,11 @@
  * 3. Gathers use no multiprocessor: within a machine the copy engines move them, where
  *    NCCL and the links support it; elsewhere NCCL uses kernels.
  * 4. Sums beside computation take as many multiprocessors as their bytes need (RtOp.ctas,
- *    from the tables); for each limit there is a communicator. */
+ *    from the tables), other exchanges at most 16; for each limit there is a
+ * communicator. NCCL has memory for each channel to each rank.
+ * 5. NCCL may register buffers of sends and receives only on both sides: with one side
+ *    registered, ranks wait for each other for ever. The symmetric space is, because of
+ *    its windows, but staging is not. So no buffer is registered for anything else. */
 #include "cuda/rt_gpu.h"
 
 #include <nccl.h>
@@ -73,9 +77,19 @@ static const char *name(void)
 
 /* ---- memory ---------------------------------------------------------------------- */
 
+/* Before NCCL's first call, which reads them. */
+static void set_variables(void)
+{
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1); /* see 1. */
+    setenv("NCCL_LOCAL_REGISTER", "0", 1);        /* see 5. */
+    setenv("NCCL_GRAPH_REGISTER", "0", 1);
+    setenv("NCCL_NVLS_ENABLE", "0", 1); /* else sums differ between runs */
+}
+
 static char *allocate(Rt *rt, int64_t bytes)
 {
     void *at = NULL;
+    set_variables();
 #if HAS_WINDOWS
     if (has_windows()) {
         RT_NCCL_CALL(rt, ncclMemAlloc(&at, (size_t)bytes));
@@ -156,8 +170,6 @@ static void first_word(Rt *rt, ncclUniqueId *id)
 static void open_world(Rt *rt)
 {
     ncclUniqueId id = {0};
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1); /* see 1. */
-    setenv("NCCL_NVLS_ENABLE", "0", 0);           /* else sums differ between runs */
     forget_comm_id(rt);
     if (rt->rank == 0)
         first_word(rt, &id);
@@ -194,6 +206,8 @@ static ncclComm_t comm_of(Rt *rt, RtGroup g, int stream, int ctas)
     *c = (Comm){.group = g, .stream = stream, .ctas = ctas};
     const int color = (int)((RtGroup)rt->rank & ~g);
     ncclConfig_t config = config_of(stream, ctas);
+    /* While the parent has work, a split might wait for ever. */
+    RT_CUDA_CALL(rt, cudaStreamSynchronize(rt_gpu.stream[RT_GATHER]));
     RT_NCCL_CALL(rt, ncclCommSplit(world, color, rt->rank, &c->comm, &config));
     open_window(rt, c);
     return c->comm;
@@ -235,7 +249,8 @@ static void gather(Rt *rt, int stream, const RtOp *op)
 static void exchange(Rt *rt, int queue, RtGroup group, int ctas, const RtParcel *parcel,
                      int n, int64_t most_bytes)
 {
-    const ncclComm_t comm = comm_of(rt, group, queue, ctas);
+    enum { MOST_CTAS = 16 };
+    const ncclComm_t comm = comm_of(rt, group, RT_REDUCE, ctas > 0 ? ctas : MOST_CTAS);
     const cudaStream_t stream = rt_gpu.stream[queue];
     const int mine = rt_group_index(group, rt->rank);
     (void)most_bytes;
