@@ -36,7 +36,6 @@ typedef struct Part { /* of a group of calls */
     ncclRedOp_t op;
     int64_t count, offset; /* elements; where in the half its bytes lie */
     int peer;              /* or root */
-    bool registered;       /* the buffer of a send or receive is, with NCCL */
     const void *from;
     void *to;
 } Part;
@@ -44,6 +43,7 @@ typedef struct Part { /* of a group of calls */
 typedef struct Post { /* what a rank says in a half */
     int n_parts;
     Part part[MAX_PARTS];
+    bool registered[MAX_PARTS]; /* the buffer of a send or receive is, with NCCL */
 } Post;
 
 typedef struct Seat {

@@ -163,7 +163,9 @@ static void take(const ncclComm_t c, int64_t n, int i)
                      c->rank, (long long)p->count, r);
             return;
         }
-        if (from->registered != p->registered) { /* NCCL would wait for ever */
+        if (p->kind == RECEIVE &&
+            theirs->registered[from - theirs->part] != mine->registered[i]) {
+            /* NCCL would wait for ever */
             sim_fail(NULL,
                      "rank %d receives from rank %d: one of them has registered its "
                      "buffer, the other has not",
@@ -248,7 +250,7 @@ static bool post(Call *call, int64_t n)
         const int64_t bytes = sent(c, p) * sim_nccl_bytes(p->type);
 
         p->offset = at;
-        p->registered = is_registered(c, p);
+        said->registered[i] = is_registered(c, p);
         at += (bytes + 255) / 256 * 256;
         if (at > (int64_t)SIM_HALF_BYTES) {
             sim_fail(NULL,
