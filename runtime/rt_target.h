@@ -125,6 +125,13 @@ void rt_product(Rt *rt, void *product, const void *a, const void *b, void *c);
 void rt_copy(Rt *rt, char *to, const char *from, int64_t bytes);
 void rt_launch_least(Rt *rt, char *at);
 
+/* rt_matrix.c: copies rows of row_bytes, in either space. */
+typedef struct RtRows {
+    char *at;
+    int64_t pitch_bytes; /* from one row to the next */
+} RtRows;
+void rt_copy_rows(Rt *rt, RtRows to, RtRows from, int64_t row_bytes, int64_t rows);
+
 /* ---- memory ---------------------------------------------------------------------- */
 
 int64_t rt_memory_high_water_bytes(void);

@@ -15,11 +15,4 @@ char *rt_matrix_result(Rt *rt, const RtBatch *b, const RtMatrix *m, char *open);
 /* Copies the result back into boxes, if the matrix is stored as boxes. */
 void rt_matrix_close(Rt *rt, const RtBatch *b, const RtMatrix *m);
 
-/* rt_matrix.c: copies rows of row_bytes. */
-typedef struct RtRows {
-    char *at;
-    int64_t pitch_bytes; /* from one row to the next */
-} RtRows;
-void rt_copy_rows(Rt *rt, RtRows to, RtRows from, int64_t row_bytes, int64_t rows);
-
 #endif
