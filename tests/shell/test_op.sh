@@ -38,7 +38,7 @@ faulty() {
 
 cp -R "$ROOT/tests/e2e/outside/ops" all
 if tried 0 all --cases 1; then
-    check "test-op: all ops hold" grep -qx '13 ops, 91 kernels, [0-9]* checks, 0 failures' out
+    check "test-op: all ops hold" grep -qx '18 ops, 126 kernels, [0-9]* checks, 0 failures' out
     check "test-op: a line for each" grep -qx \
         'squared_relu  *ok  *f64 f32 bf16 f16; gradient, values, threads, rows' out
     check "test-op: a fused op" grep -q '^add_squared_relu .* expansion$' out
