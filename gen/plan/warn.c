@@ -175,7 +175,6 @@ static void micro_step(const Gen *g, int64_t *moves, int64_t *computes)
     *moves = *computes = 0;
     for (int k = 0; k < p->count[VARIANT_LAST]; k++) {
         const Instr *i = &p->ins.items[p->first[VARIANT_LAST] + k];
-
         int64_t *sum = i->stream == STREAM_COMPUTE ? computes : moves;
 
         *sum = cost_sum(*sum, cost_instr(g, i));

@@ -13,7 +13,7 @@
  *    NCCL and the links support it; elsewhere NCCL uses kernels.
  * 4. Sums beside computation take as many multiprocessors as their bytes need (RtOp.ctas,
  *    from the tables), other exchanges at most 16; for each limit there is a
- * communicator. NCCL has memory for each channel to each rank.
+ *    communicator. NCCL has memory for each channel to each rank.
  * 5. NCCL may register buffers of sends and receives only on both sides: with one side
  *    registered, ranks wait for each other for ever. The symmetric space is, because of
  *    its windows, but staging is not. So no buffer is registered for anything else. */
