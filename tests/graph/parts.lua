@@ -469,16 +469,33 @@ local function axes_faults(class, list)
             break
         end
     end
-    local seen = {}
+    local kinds, order = {}, {} -- the meets of each kind
     for _, nodes in ipairs { class.forward, class.backward } do
         for _, node in ipairs(nodes) do
-            local a = node.attrs
-            local what = is_meet(node) and ("%s %s %s"):format(a.axis, a.from, a.to):gsub("(cut:%d):[%d+-]+", "%1")
-            if what and not seen[what] and node.ins[1] ~= "starts" then -- one of each kind; starts repeat
-                seen[what] = true
-                swap("along the other axis: " .. node.out[1].name, node.attrs, "axis",
-                     axes[3 - axis_of(node)].name)
+            if is_meet(node) and node.ins[1] ~= "starts" then -- starts repeat
+                local a = node.attrs
+                local kind = ("%s %s %s"):format(a.axis, a.from, a.to):gsub("(cut:%d):[%d+-]+", "%1")
+                if not kinds[kind] then
+                    kinds[kind] = {}
+                    order[#order + 1] = kind
+                end
+                table.insert(kinds[kind], node)
             end
+        end
+    end
+    for _, kind in ipairs(order) do
+        local meets = kinds[kind]
+        local attrs, axis = meets[1].attrs, meets[1].attrs.axis
+        local name, other = "along the other axis: " .. meets[1].out[1].name, axes[3 - axis_of(meets[1])].name
+        if attrs.from == "largest" then -- of scales all, since some are the same in all parts
+            list[#list + 1] = { name .. " and all like it", function()
+                for _, node in ipairs(meets) do node.attrs.axis = other end
+                return function()
+                    for _, node in ipairs(meets) do node.attrs.axis = axis end
+                end
+            end }
+        else
+            swap(name, attrs, "axis", other)
         end
     end
     return list
