@@ -19,8 +19,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { PAGE = 4096 };
-
 /* ---- memory ---------------------------------------------------------------------- */
 
 typedef struct Taking {
@@ -79,11 +77,6 @@ void rt_snapshot_take(Rt *rt)
     take_all(rt, rt->state->checkpoint->snapshot[rt->rank]);
 }
 
-static int64_t pages(int64_t bytes)
-{
-    return (bytes + PAGE - 1) / PAGE * PAGE;
-}
-
 /* Compares with the planned number, which the largest rank needs exactly. */
 static void check_plan(Rt *rt)
 {
@@ -102,7 +95,7 @@ static void check_plan(Rt *rt)
 static void unmap_snapshots(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
-    const int64_t size = pages(rt->trainer->snapshot_bytes);
+    const int64_t size = rt_pages(rt->trainer->snapshot_bytes);
     for (int r = 0; r < rt->world_size; r++) {
         if (c->snapshot[r] != NULL) {
             munmap(c->snapshot[r], (size_t)size);
@@ -116,7 +109,7 @@ static void unmap_snapshots(Rt *rt)
 static bool map_snapshots(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
-    const int64_t size = pages(rt->trainer->snapshot_bytes);
+    const int64_t size = rt_pages(rt->trainer->snapshot_bytes);
     const int64_t base = rt_shared_bytes(rt->trainer);
     const int fd = rt->state->shared_fd;
     int reserved;
@@ -168,7 +161,7 @@ static bool memory_suffices(Rt *rt)
     const RtTrainer *t = rt->trainer;
     const RtShared *shared = rt->state->shared;
     const bool looks = rt_ranks_here(shared, rt->rank) == 0;
-    const int64_t need = rt_ranks_here(shared, t->world_size) * pages(t->snapshot_bytes);
+    const int64_t need = rt_ranks_here(shared, t->world_size) * rt_pages(t->snapshot_bytes);
     uint64_t awaited = (uint64_t)rt_arena_awaits_bytes(rt);
     rt_save_sum(rt, &awaited, 1);
     const int64_t free_bytes = rt_host_free_bytes() - (int64_t)awaited;
@@ -200,7 +193,7 @@ void rt_snapshot_open(Rt *rt)
         return;
     }
     if (map_snapshots(rt)) {
-        rt_arena_pin(rt, c->snapshot[rt->rank], pages(rt->trainer->snapshot_bytes));
+        rt_arena_pin(rt, c->snapshot[rt->rank], rt_pages(rt->trainer->snapshot_bytes));
         c->snapshots = true;
         return;
     }

@@ -12,6 +12,7 @@
  * right at its guard; the rest of its first page contains a pattern that is checked at
  * the end. */
 #define _GNU_SOURCE
+#include "job/rt_job.h"
 #include "rt_target.h"
 
 #include <errno.h>
@@ -20,34 +21,30 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, ALIGN = 256, PATTERN = 0xA5, HUGE_PAGE = 2 << 20 };
-
-static int64_t pages(int64_t bytes)
-{
-    return (bytes + PAGE - 1) / PAGE * PAGE;
-}
+enum { ALIGN = 256, PATTERN = 0xA5, HUGE_PAGE = 2 << 20 };
 
 /* Bytes before a guarded space in its first page. */
 static int64_t slack(int64_t bytes)
 {
-    return (pages(bytes) - bytes) / ALIGN * ALIGN;
+    return (rt_pages(bytes) - bytes) / ALIGN * ALIGN;
 }
 
 int64_t rt_shared_bytes(const RtTrainer *t)
 {
-    return pages(sizeof(RtShared)) + t->world_size * pages(t->symmetric_bytes);
+    return rt_pages(sizeof(RtShared)) + t->world_size * rt_pages(t->symmetric_bytes);
 }
 
 /* Maps a space between inaccessible pages: from the descriptor, or private. */
 static char *map_space(int64_t bytes, int fd, int64_t offset, bool guard)
 {
-    const int64_t size = pages(bytes);
-    const int64_t align = fd < 0 && size >= HUGE_PAGE && !guard ? HUGE_PAGE : PAGE;
-    char *hold = mmap(NULL, (size_t)(size + 2 * PAGE + align), PROT_NONE,
+    const int64_t size = rt_pages(bytes);
+    const int64_t page = rt_pages(1);
+    const int64_t align = fd < 0 && size >= HUGE_PAGE && !guard ? HUGE_PAGE : page;
+    char *hold = mmap(NULL, (size_t)(size + 2 * page + align), PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (hold == MAP_FAILED || size == 0)
         return hold;
-    char *at = hold + PAGE;
+    char *at = hold + page;
     at += (align - (int64_t)((uintptr_t)at % (uintptr_t)align)) % align;
     const int flags = MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
     if (mmap(at, (size_t)size, PROT_READ | PROT_WRITE, flags, fd, offset) == MAP_FAILED)
@@ -59,7 +56,7 @@ static char *map_space(int64_t bytes, int fd, int64_t offset, bool guard)
 
 static void fill_pattern(char *space, int64_t bytes)
 {
-    const int64_t before = slack(bytes), after = pages(bytes) - before - bytes;
+    const int64_t before = slack(bytes), after = rt_pages(bytes) - before - bytes;
     memset(space - before, PATTERN, (size_t)before);
     memset(space + bytes, PATTERN, (size_t)after);
 }
@@ -74,7 +71,7 @@ static bool is_pattern(const char *from, const char *to)
 static bool pattern_intact(const char *space, int64_t bytes)
 {
     const char *page = space - slack(bytes);
-    return is_pattern(page, space) && is_pattern(space + bytes, page + pages(bytes));
+    return is_pattern(page, space) && is_pattern(space + bytes, page + rt_pages(bytes));
 }
 
 static bool no_memory(char *error, int64_t bytes, const char *kind)
@@ -87,7 +84,7 @@ static bool no_memory(char *error, int64_t bytes, const char *kind)
 bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
 {
     const RtTrainer *t = rt->trainer;
-    const int64_t head = pages(sizeof(RtShared)), space = pages(t->symmetric_bytes);
+    const int64_t head = rt_pages(sizeof(RtShared)), space = rt_pages(t->symmetric_bytes);
     /* An old kernel without fallocate for this: then pages are allocated when touched. */
     if (space > 0 && fallocate(fd, 0, head + rt->rank * space, space) != 0 &&
         errno != EOPNOTSUPP && errno != EINTR)

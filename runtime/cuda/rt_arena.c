@@ -15,24 +15,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, GUARD = 4096, PATTERN = 0xA5 };
-
-static int64_t pages(int64_t bytes)
-{
-    return (bytes + PAGE - 1) / PAGE * PAGE;
-}
+enum { GUARD = 4096, PATTERN = 0xA5 };
 
 /* ---- shared by all ranks, in host memory ----------------------------------------- */
 
 int64_t rt_control_bytes(const RtTrainer *t)
 {
-    return pages(RT_CONTROL_BYTES(t->micro_batches));
+    return rt_pages(RT_CONTROL_BYTES(t->micro_batches));
 }
 
 /* The loopback's slots, after everything else; not allocated until touched. */
 static int64_t slots_offset(const RtTrainer *t)
 {
-    return pages(sizeof(RtShared)) + t->world_size * rt_control_bytes(t);
+    return rt_pages(sizeof(RtShared)) + t->world_size * rt_control_bytes(t);
 }
 
 static int64_t slots_bytes(const RtTrainer *t)
@@ -54,7 +49,7 @@ int64_t rt_shared_bytes(const RtTrainer *t)
 
 int64_t rt_control_offset(const RtTrainer *t, int rank)
 {
-    return pages(sizeof(RtShared)) + rank * rt_control_bytes(t);
+    return rt_pages(sizeof(RtShared)) + rank * rt_control_bytes(t);
 }
 
 char *rt_control(const Rt *rt, int rank)
@@ -96,7 +91,7 @@ static void give_back(Rt *rt, RtSpace space, char *at)
 static char *allocate(Rt *rt, RtSpace space, int64_t bytes)
 {
     const int64_t guard = guarded ? GUARD : 0;
-    char *at = take(rt, space, pages(bytes + 1) + 2 * guard);
+    char *at = take(rt, space, rt_pages(bytes + 1) + 2 * guard);
     if (guarded)
         RT_CUDA_CALL(rt, cudaMemset(at, PATTERN, (size_t)(bytes + 2 * guard)));
     RT_CUDA_CALL(rt, cudaMemset(at + guard, 0, (size_t)bytes)); /* pads stay 0 */
@@ -108,7 +103,7 @@ bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
     const RtTrainer *t = rt->trainer;
     const int64_t bytes = t->world_size * rt_control_bytes(t);
     control_area = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                        pages(sizeof(RtShared)));
+                        rt_pages(sizeof(RtShared)));
     if (control_area == MAP_FAILED) {
         snprintf(error, RT_ERROR_BYTES, "%lld bytes of shared memory: %s",
                  (long long)bytes, strerror(errno));

@@ -32,7 +32,6 @@
 #include <unistd.h>
 
 enum {
-    PAGE = 4096,
     PIECE_BYTES = 512 << 10,       /* stays in a core's cache until it is hashed */
     WORTH_KEEPING_BYTES = 64 << 20 /* smaller files are hashed faster than looked up */
 };
@@ -355,20 +354,15 @@ static int find_lead(RtDigests *d)
     return lead;
 }
 
-static int64_t pages(int64_t bytes)
-{
-    return (bytes + PAGE - 1) / PAGE * PAGE;
-}
-
 /* After the copies of rt_snapshot.c, in the memory that ranks of a machine share. */
 static void map_table(RtDigests *d)
 {
     const Rt *rt = d->rt;
     const RtTrainer *t = rt->trainer;
-    const int64_t size = pages((int64_t)sizeof(RtDigestTable) +
+    const int64_t size = rt_pages((int64_t)sizeof(RtDigestTable) +
                                d->n_parts * (int64_t)sizeof(RtDigestEntry));
     const int64_t at =
-        rt_shared_bytes(t) + t->world_size * pages(t->snapshot_bytes) + d->lead * size;
+        rt_shared_bytes(t) + t->world_size * rt_pages(t->snapshot_bytes) + d->lead * size;
     int reserved;
     do {
         reserved = d->lead == rt->rank

@@ -97,6 +97,7 @@ int64_t rt_host_free_bytes(void);
 RtShared *rt_shared_first(const RtTrainer *t, int *fd);
 RtShared *rt_shared_create(const RtTrainer *t, int *fd);
 /* The same, including what may follow: copies for saves, digests of a few data files. */
+int64_t rt_pages(int64_t bytes); /* rounded up to whole pages of this kernel: 4 to 64 KiB */
 int64_t rt_shared_most_bytes(const RtTrainer *t);
 const char *rt_shared_error(int64_t bytes); /* text for errno, for a request of this size */
 RtShared *rt_shared_map(int fd); /* maps a received descriptor; or NULL with errno */

@@ -404,6 +404,20 @@ json() { # every line of the log is an object with exactly the documented keys
     [ "$(grep -m 1 '^{"step": ' "$WORK/log.jsonl" | grep -o '"[a-z_]*":' | tr -d '":' | xargs)" = "$keys" ]
 }
 
+# Machines whose pages are larger than those here: arenas, copies for saves and digests.
+large_pages() {
+    local so=$WORK/large_pages.so ck=$WORK/large.ck t=$WORK/four/trainer-builtin # oneDNN's own code wants 4 KiB
+    cc -O1 -shared -fPIC "$ROOT/tests/runtime/large_pages.c" -o "$so" &&
+        build_trainer "$WORK/four" GEMM=builtin BUILD=build-builtin TRAINER=trainer-builtin ||
+        { bad "a trainer for large pages" "$WORK/four.log"; return; }
+    check "pages of 64 KiB" env LD_PRELOAD="$so" "$t" --data "$data" --steps 2 --guard --checkpoint "$ck" \
+        --checkpoint-every 1 --check-data --quiet
+    LD_PRELOAD=$so "$t" --data "$data" --steps 3 --checkpoint "$ck" --resume=must --quiet --weights-hash |
+        grep '^weights ' >"$WORK/large.weights"
+    "$t" --data "$data" --steps 3 --quiet --weights-hash | grep '^weights ' >"$WORK/small.weights"
+    check "change no bit" cmp "$WORK/large.weights" "$WORK/small.weights"
+}
+
 # The step must stay inside its arena, and touch no byte that nobody wrote.
 checkers() {
     check "guard pages around the arena" "$t" --data "$data" --steps 2 --guard
@@ -510,5 +524,6 @@ part typed_next:one typed_next
 part terminal:four on_a_terminal
 part events:four,one events_suite
 part log_keys:four check "the log's keys" json
+part large_pages:four large_pages
 part checkers:four,one turn 0 4 checkers
 finish
