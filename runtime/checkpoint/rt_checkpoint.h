@@ -82,6 +82,7 @@ typedef struct RtChunks {
     int n_files, version;
     RtChunkAt next;  /* the next to hash */
     RtChunkAt ahead; /* the next to prefetch from disk */
+    bool gives_way;  /* stops early if the run is to end (rt_due_soon) */
 } RtChunks;
 
 /* The contents of a checkpoint's manifest: small files first, then set after set. */

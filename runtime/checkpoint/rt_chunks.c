@@ -132,7 +132,8 @@ void rt_chunks_until(Rt *rt, RtChunks *h, int file, int64_t at)
     RtChunkAt *own = &h->next;
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
     while (c->error[0] == '\0' && find_own(rt, h, own) &&
-           (own->file < file || (own->file == file && own->at < at))) {
+           (own->file < file || (own->file == file && own->at < at)) &&
+           !(h->gives_way && rt_due_soon(rt))) {
         RtFile *f = &h->files[own->file];
         const int64_t left = f->bytes - own->at;
         rt_save_moves(rt);

@@ -215,6 +215,41 @@ static void check_tensors(Import *im)
     }
 }
 
+/* A number for names, shapes and places of all tensors and for some bytes of each: other
+ * weights of the same model differ there, too. */
+static uint64_t identity(Import *im)
+{
+    enum { SOME_BYTES = 64 };
+    char error[RT_ERROR_BYTES], bytes[SOME_BYTES];
+    uint64_t sum = 0;
+    for (int i = 0; i < im->tensors.n_tensors; i++) {
+        const RtTensor *x = &im->tensors.tensors[i];
+        const struct RtTensorFile *f = &im->tensors.files[x->fd_index];
+        const int64_t n = x->bytes < SOME_BYTES ? x->bytes : SOME_BYTES;
+        const int64_t of[] = {x->at, x->bytes, (int64_t)x->dtype};
+        rt_enter(im->rt, RT_AT_LOAD);
+        if (!rt_file_read(f->fd, f->path, bytes, n, x->at + (x->bytes - n) / 2, error))
+            FAIL(im, "%s", error);
+        sum = rt_hash64(of, sizeof of, rt_hash64(bytes, (size_t)n, sum));
+        sum = rt_hash64(x->dim, sizeof x->dim, rt_hash64(x->name, strlen(x->name), sum));
+    }
+    return sum;
+}
+
+/* Collective: do all machines find the same weights there? */
+static void agree(Import *im)
+{
+    const uint64_t mine = identity(im);
+    uint64_t first = mine;
+    rt_take_first(im->rt, &first, 1);
+    if (first != mine) {
+        FAIL(im,
+             "%s has other weights for rank %d than for rank 0: all machines must "
+             "find the same bytes",
+             im->dir, im->rt->rank);
+    }
+}
+
 /* ---- slices ---------------------------------------------------------------------- */
 
 static void widen(RtDtype d, const char *raw, int64_t n, double *x)
@@ -343,6 +378,7 @@ void rt_import_weights(Rt *rt, const char *flag, const char *dir)
         rt_fail(rt, RT_EXIT_ERROR, "%s: out of memory", flag);
     open_folder(&im);
     check_tensors(&im);
+    agree(&im);
     for (int i = 0; i < t->n_segments; i++) {
         im.segment = &t->segments[i];
         for (int k = 0; k < im.segment->n_params; k++)

@@ -4,7 +4,8 @@
  *
  * Only intact ones count. This run knows that of those it wrote or read; for others, all
  * ranks verify the hashes, once in a run, before they count among the newest K. Only
- * complete ones are removed: what did not verify stays for a person to look at. */
+ * complete ones are removed: what did not verify stays for a person to look at. A run
+ * that is to end soon does not take time for that: a later save removes them. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <stdlib.h>
@@ -87,18 +88,35 @@ static bool is_whole(const char *path)
     return whole;
 }
 
+/* Collective: hashes its files, unless the run is to end before that is done. */
+static bool verify_in_time(Rt *rt, const char *path, bool *in_time)
+{
+    RtManifest m = {0};
+    uint64_t late = rt_due_soon(rt);
+    rt_save_sum(rt, &late, 1);
+    bool sound = late == 0 && rt_manifest_open(rt, path, &m);
+    if (sound) {
+        m.chunks.gives_way = true;
+        rt_chunks_until(rt, &m.chunks, m.n_files, 0);
+        late = rt->state->checkpoint->error[0] == '\0' && m.chunks.next.file < m.n_files;
+        rt_save_sum(rt, &late, 1);
+        sound = late == 0 && rt_manifest_agree(rt, &m, 0, m.n_files);
+    }
+    rt_manifest_free(&m);
+    *in_time = late == 0;
+    return sound;
+}
+
 /* Collective: is this one intact? An error that is not damage stays in c->error. */
-static bool is_sound(Rt *rt, const char *path, int64_t step)
+static bool is_sound(Rt *rt, const char *path, int64_t step, bool *in_time)
 {
     RtCheckpoint *c = rt->state->checkpoint;
-    RtManifest m;
     const RtVerdict *v = find(c, step);
     if (v != NULL)
         return v->sound;
     rt_file_forget_error();
-    const bool sound = rt_manifest_verify(rt, path, &m);
-    rt_manifest_free(&m);
-    if (rt_first_error_here(rt) >= 0)
+    const bool sound = verify_in_time(rt, path, in_time);
+    if (rt_first_error_here(rt) >= 0 || !*in_time)
         return false;
     if (!sound && c->error[0] != '\0') {
         rt_say("trainer: warning: %s is damaged and does not count for --keep: %s", path,
@@ -116,14 +134,19 @@ static void prune_steps(Rt *rt, const int64_t *steps, int n)
     const RtFlags *f = &rt->state->flags;
     char path[RT_PATH_BYTES];
     int64_t kept = 0;
+    bool in_time = true;
     for (int i = 0; i < n; i++) {
         if (steps[i] > c->saved)
             continue; /* skipped when the run started */
         rt_save_moves(rt);
         rt_file_step_path(path, c->dir, "", steps[i]);
         if (kept < f->keep) {
-            kept += is_sound(rt, path, steps[i]);
-            if (rt_first_error(rt) >= 0)
+            kept += is_sound(rt, path, steps[i], &in_time);
+            if (!in_time && rt->rank == 0) {
+                rt_say("trainer: note: the run ends before old checkpoints can be "
+                       "verified: a later save removes superfluous ones");
+            }
+            if (rt_first_error(rt) >= 0 || !in_time)
                 return;
             continue;
         }

@@ -385,13 +385,13 @@ static bool give_up(Rt *rt, int64_t step, const char *folder, int who)
 bool rt_save_write(Rt *rt, int64_t step)
 {
     RtCheckpoint *c = rt->state->checkpoint;
-    const double begin = rt_clock();
     char folder[RT_PATH_BYTES];
     int who;
     rt_file_step_path(folder, c->dir, ".tmp-", step);
     if (c->snapshots)
         rt_first_error(rt); /* all have made their copies: any file may be written */
     rt_digest_settle(rt);
+    const double begin = rt_clock(); /* a later save does not wait for digests */
     add_small_files(rt);
     if (rt->rank == 0 && c->error[0] == '\0')
         create_folder(c, folder);

@@ -7,11 +7,14 @@
  * pages as each process last saw them, and other processes' bytes are lost without an
  * error. So before the first checkpoint all ranks write a file together, in interleaved
  * slices that share pages, and read it back. If a byte is wrong, each file of a
- * checkpoint gets one writer, which takes the others' slices from their copies. */
+ * checkpoint gets one writer, which takes the others' slices from their copies. A rank
+ * that does not see the file is on a machine with a folder of its own of that name: the
+ * run ends. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <fcntl.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SLICE_BYTES = 1021, SLICES = 12 }; /* per rank; a page is not a multiple of it */
@@ -31,13 +34,37 @@ static void make_file(RtCheckpoint *c, const char *path, int64_t bytes)
     close(fd);
 }
 
+/* What a network filesystem remembers of names that were not there is asked for again
+ * when the folders around them are opened. */
+static int open_trial(Rt *rt, const char *path)
+{
+    enum { TRIES = 20 };
+    const struct timespec nap = {0, 100000000};
+    RtCheckpoint *c = rt->state->checkpoint;
+    char above[RT_PATH_BYTES + 4], ignored[RT_ERROR_BYTES];
+    int fd = rt_file_open(path, O_WRONLY, c->error);
+    snprintf(above, sizeof above, "%s/..", c->dir);
+    for (int i = 0; fd < 0 && rt_file_error_is_missing() && i < TRIES; i++) {
+        const char *const folders[] = {above, c->dir};
+        for (int k = 0; k < 2; k++) {
+            const int folder = rt_file_open(folders[k], O_RDONLY | O_DIRECTORY, ignored);
+            if (folder >= 0)
+                close(folder);
+        }
+        nanosleep(&nap, NULL);
+        c->error[0] = '\0';
+        fd = rt_file_open(path, O_WRONLY, c->error);
+    }
+    return fd;
+}
+
 /* All have it open before the first one writes, and have written before the first one
  * closes it, so that no rank sees what another one has already flushed. */
 static void write_slices(Rt *rt, const char *path)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     unsigned char slice[SLICE_BYTES];
-    const int fd = rt_file_open(path, O_WRONLY, c->error);
+    const int fd = open_trial(rt, path);
     bool ok = rt_first_error(rt) < 0;
     for (int k = 0; ok && k < SLICES; k++) {
         const int64_t at = ((int64_t)k * rt->world_size + rt->rank) * SLICE_BYTES;
@@ -71,12 +98,19 @@ static bool read_slices(Rt *rt, const char *path)
     return same;
 }
 
-/* Collective. If the folder is not writable, the run ends before it computes
- * anything. If the trial fails otherwise, the first save will report the cause. */
+/* Collective. If the folder is not writable or not shared, the run ends before it
+ * computes anything. If the trial fails otherwise, the first save will report the cause.
+ */
 static bool judge(Rt *rt, bool same)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     const int who = rt_first_error(rt);
+    if (who == rt->rank && who > 0 && rt_file_error_is_missing()) {
+        rt_fail(rt, RT_EXIT_ERROR,
+                "--checkpoint: what rank 0 writes in %s is not there for rank %d: all "
+                "machines must share the folder (%s)",
+                c->dir, rt->rank, c->error);
+    }
     if (who == rt->rank && rt_file_error_is_denied() && !rt->state->flags.keep_going) {
         rt_fail(rt, RT_EXIT_ERROR, "--checkpoint: no checkpoint could be written: %s",
                 c->error);

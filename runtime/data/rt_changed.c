@@ -105,7 +105,11 @@ void rt_changed_check(Rt *rt)
     RtDigests *d = rt->state->digests;
     if (d == NULL)
         return; /* `trainer eval`: it will be read only briefly */
-    pthread_mutex_lock(&d->checks);
+    const struct timespec nap = {0, 10000000};
+    while (pthread_mutex_trylock(&d->checks) != 0) { /* the other may be hashing */
+        rt_save_moves(rt);
+        nanosleep(&nap, NULL);
+    }
     for (int i = 0; d->lead == rt->rank && i < d->n_parts; i++)
         if (d->part[i].map->at != NULL)
             check_part(d, i);

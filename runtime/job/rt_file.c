@@ -38,6 +38,11 @@ bool rt_file_error_is_denied(void)
     return last_reason == EROFS || last_reason == EACCES || last_reason == EPERM;
 }
 
+bool rt_file_error_is_missing(void)
+{
+    return last_reason == ENOENT || last_reason == ESTALE;
+}
+
 void rt_file_forget_error(void)
 {
     last_reason = 0;

@@ -42,6 +42,8 @@ bool rt_file_error_is_here(void);
 void rt_file_error_here(void); /* records such an error, with the caller's message */
 /* Is it about a folder where this process may not write? */
 bool rt_file_error_is_denied(void);
+/* Is it that there is no such file? */
+bool rt_file_error_is_missing(void);
 void rt_file_forget_error(void);
 int rt_file_open(const char *path, int flags, char *error); /* -1: error */
 bool rt_file_write(int fd, const char *path, const void *data, int64_t bytes, int64_t at,

@@ -210,7 +210,7 @@ static int who_is_behind(const RtJob *job, int rank)
 static int64_t deadline_of(const RtJob *job, int rank)
 {
     const int place = atomic_load(&job->shared->rank[rank].place);
-    bool slow = place == RT_AT_SAVE || place == RT_AT_LOAD;
+    bool slow = place == RT_AT_SAVE || place == RT_AT_LOAD || place == RT_AT_DATA;
 #ifdef RT_CUDA /* a driver, libraries and kernels may have to be loaded first */
     slow = slow || place == RT_AT_START || place == RT_AT_SETUP || place == RT_AT_OPEN;
 #endif

@@ -76,6 +76,10 @@ damaged_old_ones() {
         'step-00000001 step-00000002 step-00000003 step-00000004 '
     check 'and it is told' grep -q 'step-00000002 is damaged and does not count for --keep' \
         "$WORK/fault2.err"
+    trainer_on fault2 9 --keep 4 --stop-after 0.1
+    check 'a run that ends does not take time for old ones' test $? = 75
+    check 'they stay' test "$(ls "$fck" | grep -c step-)" = 5
+    check 'and that is told' grep -q 'before old checkpoints can be verified' "$WORK/fault2.err"
 }
 
 # A signal that interrupts a call is no failure of it, but of calls that make or remove names.
@@ -256,13 +260,13 @@ configs() {
 }
 
 part carried_files:families carried_files
-part errors_here:families errors_here
-part damaged_old_ones:families damaged_old_ones
-part interrupted:families interrupted
+part errors_here:families,first_checkpoint errors_here
+part damaged_old_ones:families,first_checkpoint damaged_old_ones
+part interrupted:families,first_checkpoint interrupted
 part texts_of_others:families texts_of_others
 part escapes:families escapes
 part pipes:families pipes
 part wrong_folders:families,first_checkpoint wrong_folders
 part wrong_weights:families wrong_weights
-part odd_filesystems:families odd_filesystems
+part odd_filesystems:families,first_checkpoint odd_filesystems
 part configs:families configs

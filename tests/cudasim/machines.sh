@@ -10,10 +10,11 @@ on() {
     local machine=${1%%:*} ranks dir=$2 rank local=0
     IFS=, read -ra ranks <<<"${1#*:}"
     shift 2
+    mkdir -p "$WORK/machine$machine" # what is not shared
     for rank in "${ranks[@]}"; do
-        env "${told[@]}" RANK="$rank" LOCAL_RANK=$local LOCAL_WORLD_SIZE=${#ranks[@]} \
-            GROUP_RANK="$machine" "$dir/trainer" --data "$data" --threads 1 "$@" \
-            >"$dir.rank$rank" 2>&1 &
+        env -C "$WORK/machine$machine" "${told[@]}" RANK="$rank" LOCAL_RANK=$local \
+            LOCAL_WORLD_SIZE=${#ranks[@]} GROUP_RANK="$machine" "$dir/trainer" --data "$data" \
+            --threads 1 "$@" >"$dir.rank$rank" 2>&1 &
         pids+=($!)
         local=$((local + 1))
     done
@@ -145,6 +146,25 @@ machines_save() {
     rm -rf "$ck"
     job "$dir" 0:0,1 1:2,3 -- --steps 2 --checkpoint "$ck" --one-writer
     says "one writer a file is refused" " 1 1 1 1" "none can write a file for the others"
+}
+
+# Folders of one name that each machine has for itself.
+machines_apart() {
+    local own=("$WORK/machine0" "$WORK/machine1")
+    rm -rf "${own[@]}"/*
+    job "$dir" 0:0,1 1:2,3 -- --steps 2 --checkpoint own.ck
+    says "a folder of checkpoints that is not shared" " 1 1 1 1" \
+        "rank [23]\] error: --checkpoint: what rank 0 writes in own.ck is not there for rank [23]"
+    "$dir/trainer" --data "$data" --threads 1 --steps 1 --quiet --checkpoint "${own[0]}/model" >"$dir.log" 2>&1 &&
+        "$dir/trainer" --data "$data" --threads 1 --steps 1 --quiet --seed 7 --checkpoint "${own[1]}/model" \
+            >"$dir.log" 2>&1 || bad "several machines: models of their own" "$dir.log"
+    job "$dir" 0:0,1 1:2,3 -- --steps 1 --init model/step-00000001
+    says "a model that differs between machines" " 1 1 1 1" \
+        "--init: model/step-00000001 has other weights for rank [23] than for rank 0"
+    rm -rf "${own[1]}/model" && cp -r "${own[0]}/model" "${own[1]}"
+    job "$dir" 0:0,1 1:2,3 -- --steps 1 --init model/step-00000001
+    says "copies of one model" " 0 0 0 0" ""
+    rm -rf "${own[@]}"/*
 }
 
 # A machine that goes, or goes silent, in the middle of a run.
@@ -435,6 +455,7 @@ machines() {
     turn 1 2 machines_late
     turn 1 2 machines_slurm
     machines_save
+    turn 2 4 machines_apart
     turn 1 2 machines_lost
     turn 0 2 machines_refused
     turn 0 2 machines_data
