@@ -7,7 +7,9 @@
  *    moments       if names, shapes and dtypes are equal and the optimizer is the same;
  *                  otherwise they start at zero, and the powers of its betas at one
  *    order of data if data, sequences and batch are the same; otherwise it starts over,
- * at sample 0 lineage       every numerics hash, and the first step that ran with it
+ *                  at sample 0
+ *    best step     if the loss and its sequences are the same; otherwise none is known
+ *    lineage       every numerics hash, and the first step that ran with it
  *
  * Rank 0 compares, and tells all others. */
 #include "checkpoint/rt_checkpoint.h"
@@ -68,19 +70,23 @@ static bool differs(const char *a, const char *b, const char *field)
     return !rt_text_same(x, n, y, m);
 }
 
-enum { ORDER, OPTIMIZER, BETAS, QUESTIONS };
+enum { ORDER, LOSS, OPTIMIZER, BETAS, QUESTIONS };
 
 /* What differs from the checkpoint, as rank 0 finds it. */
 static void compare(Rt *rt, const char *theirs, bool other_data, uint64_t *other)
 {
     static const char *const order[] = {"seq", "global_batch", "documents",
                                         "documents.end_id"};
+    static const char *const loss[] = {"seq",    "documents", "documents.end_id",
+                                       "loss.z", "loss.mask", "loss.label_smoothing"};
     const char *ours = rt->trainer->numerics;
     memset(other, 0, QUESTIONS * sizeof *other);
     if (rt->rank == 0) {
         other[ORDER] = other_data;
         for (size_t i = 0; i < sizeof order / sizeof *order; i++)
             other[ORDER] = other[ORDER] || differs(theirs, ours, order[i]);
+        for (size_t i = 0; i < sizeof loss / sizeof *loss; i++)
+            other[LOSS] = other[LOSS] || differs(theirs, ours, loss[i]);
         other[OPTIMIZER] = differs(theirs, ours, "optimizer");
         other[BETAS] = differs(theirs, ours, "optimizer.betas");
     }
@@ -109,6 +115,26 @@ static bool take_set(Rt *rt, RtSet set, bool wanted, const char *folder, RtManif
         return rt_load_set(rt, set, folder, m);
     rt_chunks_until(rt, &m->chunks, m->set_files[set + 1], 0);
     return rt_manifest_agree(rt, m, m->set_files[set], m->set_files[set + 1]);
+}
+
+/* What an attempt with another checkpoint left there. */
+static void clear_moments(Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    double *zeros = rt->state->checkpoint->stage;
+    memset(zeros, 0, RT_STAGE_ELEMS * sizeof *zeros);
+    for (int i = 0; i < t->n_segments; i++) {
+        const RtSegment *s = &t->segments[i];
+        const int64_t bytes = s->shard_elems * (int64_t)rt_dtype_bytes(t->moments_dtype);
+        for (RtSet set = RT_SET_MOMENT1; set <= RT_SET_MOMENT2; set++) {
+            const int64_t to = rt_layout_offset(s, set);
+            const int64_t most = RT_STAGE_ELEMS * (int64_t)sizeof *zeros;
+            for (int64_t at = 0; to >= 0 && at < bytes; at += most) {
+                rt_arena_write(rt, RT_SPACE_LOCAL, to + at, zeros,
+                               bytes - at < most ? bytes - at : most);
+            }
+        }
+    }
 }
 
 static void begin_order(const Rt *rt, RtTrainState *s)
@@ -149,14 +175,20 @@ bool rt_accept(Rt *rt, const char *folder, RtManifest *m, bool other_data,
         note(rt, "masters are made of the weights");
         rt_import_weights(rt, "--accept-numerics", folder);
     }
-    if (!moments)
+    if (!moments) {
         note(rt, "moments begin at zero");
+        clear_moments(rt);
+    }
     if (!moments || other[BETAS] != 0) {
         const int64_t updates = moments ? s->step - s->skipped : 0;
         s->beta1_power = power(o->beta1, updates);
         s->beta2_power = power(o->beta2, updates);
     }
     set_scale(rt, s);
+    if (other[LOSS] != 0 && s->best.step > 0) {
+        note(rt, "the loss is another, and the search for the best step restarts");
+        s->best = (RtBest){0};
+    }
     if (other[ORDER] != 0)
         begin_order(rt, s);
     return true;

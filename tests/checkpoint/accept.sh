@@ -20,7 +20,8 @@ accept_trainers() {
         make_trainer wide "$llama" global_batch=32 optimizer.lr=0.001 lr.steps=40 &&
         make_trainer wide2 "$llama" global_batch=32 optimizer.lr=0.001 lr.steps=40 mesh.shard=2 &&
         make_trainer short "$llama" seq=16 && make_trainer lion "$llama" 'optimizer=lion{lr=1e-4}' &&
-        make_trainer betas "$llama" 'optimizer.betas={0.8,0.9}' && make_trainer deep "$llama" model.layers=4
+        make_trainer betas "$llama" 'optimizer.betas={0.8,0.9}' && make_trainer deep "$llama" model.layers=4 &&
+        make_trainer smooth "$llama" loss.label_smoothing=0.1
 }
 
 accepted() {
@@ -85,6 +86,18 @@ accepted() {
         test "$(notes 'masters are made of the weights' split0)" = 1
     rm -rf "$ack" && cp -r "$ck" "$ack"
     says 'accept: another model is refused' 1 'layers.3' deep 3 --checkpoint "$ack" --resume --accept-numerics
+    # what a damaged one left of its moments is gone
+    rm -rf "$ack" && cp -r "$ck" "$ack"
+    extends lion 4 && damage "$ack/step-00000004/optimizer/moment1.safetensors" flip 9000
+    extends lion 6 && tail -n 1 "$WORK/lion.result" >"$WORK/weights.skipped"
+    rm -rf "$ack" && cp -r "$ck" "$ack"
+    extends lion 6 && tail -n 1 "$WORK/lion.result" >"$WORK/weights.whole"
+    check 'accept: moments that begin at zero are zero after a damaged checkpoint' \
+        cmp "$WORK/weights.skipped" "$WORK/weights.whole"
+    # another loss is not compared with the best one
+    rm -rf "$ack" && run llama1 2 --checkpoint "$ack" --eval "$data" --eval-every 1
+    extends smooth 3 --eval "$data" --eval-every 1 && check 'accept: another loss begins the search for the best' \
+        test "$(notes 'the loss is another' smooth) $(member_of best_step 3)" = '1 3'
     # damaged: the one before is taken
     rm -rf "$ack" && cp -r "$ck" "$ack"
     run llama1 4 --checkpoint "$ack" --resume
