@@ -7,7 +7,8 @@
  * step, and so does a run that was killed and resumed. Every checkpoint's train state
  * records the best as of its step, and the newest one counts: no other file marks it, so
  * nothing can be half written. With --keep-best such a step is saved (rt_due.c) and kept
- * (rt_prune.c). Losses on other held-out data are not compared. */
+ * (rt_prune.c); one that could not be saved is forgotten before the next save. Losses on
+ * other held-out data are not compared. */
 #include "checkpoint/rt_checkpoint.h"
 
 void rt_best_forget(Rt *rt)
@@ -65,6 +66,22 @@ void rt_best_step(Rt *rt)
     snprintf(end, sizeof end, "the run ends with step %lld", (long long)step);
     tell(rt, end);
     st->flags.steps = step;
+}
+
+void rt_best_saves(Rt *rt, int64_t step)
+{
+    RtState *st = rt->state;
+    const RtBest *on_disk = &st->checkpoint->best, lost = st->best;
+    if (!st->flags.keep_best || lost.step == 0 || lost.step == step ||
+        lost.step == on_disk->step)
+        return;
+    st->best = on_disk->tokens == lost.tokens ? *on_disk : (RtBest){0};
+    st->best.waited = lost.waited;
+    if (rt->rank == 0) {
+        rt_say("trainer: note: step %lld had the lowest loss and was not saved: the best "
+               "step is %lld again",
+               (long long)lost.step, (long long)st->best.step);
+    }
 }
 
 void rt_best_resumed(Rt *rt)

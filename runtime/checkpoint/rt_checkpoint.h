@@ -149,6 +149,7 @@ typedef struct RtCheckpoint {
     char *config;               /* rank 0: with carried members; NULL: the trainer's */
     char error[RT_ERROR_BYTES]; /* of this rank, in the current operation; empty: none */
     int64_t saved;              /* the newest step on disk; -1: none */
+    RtBest best;                /* with --keep-best: the best step on disk */
     RtTrainState state;         /* of the step being written */
     /* copies to write from (rt_snapshot.c) */
     bool one_writer;              /* of each file */
@@ -251,6 +252,9 @@ void rt_config_carry(Rt *rt, const char *folder);
 /* ---- rt_best.c ------------------------------------------------------------------- */
 
 void rt_best_forget(Rt *rt);  /* the held-out data are different now: rank 0 says so */
+/* Before a save, with --keep-best: is the best step so far on disk, or the one to be saved? If its
+ * save failed, the best one on disk counts again. */
+void rt_best_saves(Rt *rt, int64_t step);
 void rt_best_resumed(Rt *rt); /* does --patience let the run continue? */
 
 /* ---- rt_prune.c ------------------------------------------------------------------ */

@@ -326,6 +326,7 @@ static void take_state(Rt *rt, const char *folder, RtTrainState *s)
     st->best = s->best;
     if (rt_record_differs(rt, "eval", &s->eval, !st->digests->pending, ignored))
         rt_best_forget(rt);
+    st->checkpoint->best = st->best;
     take_data(rt, folder, s);
     take_platforms(rt, s);
     take_lineage(rt, s);

@@ -411,6 +411,8 @@ bool rt_save_write(Rt *rt, int64_t step)
         return give_up(rt, step, folder, who);
     drop_small_files(c);
     c->saved = step;
+    if (c->state.best.step == step)
+        c->best = c->state.best;
     rt_due_saved(rt, rt_clock() - begin);
     if (rt->rank == 0) {
         rt_file_step_path(folder, c->dir, "", step);
@@ -428,6 +430,7 @@ bool rt_save(Rt *rt, int64_t step, bool apart)
     rt_snapshot_join(rt);
     rt_enter(rt, RT_AT_SAVE);
     c->error[0] = '\0';
+    rt_best_saves(rt, step);
     rt_state_take(rt, step, &c->state);
     if (c->snapshots)
         rt_snapshot_take(rt);

@@ -176,6 +176,19 @@ best() {
         --best --data "$WORK/best.held"
 }
 
+# The best step's save fails, and the run goes on: the best one of those on disk is kept.
+best_lost() {
+    local at=${best_state#*best_step\": } flags=(--patience 3 --keep 2 --keep-best --checkpoint-every 1 --wait-for-saves)
+    at=${at%%,*}
+    rm -rf "$bck"
+    IO_COUNT=$WORK/count IO_DIR=$bck LD_PRELOAD=$io bests fast1 $((at - 1)) "${flags[@]}"
+    rm -rf "$bck"
+    IO_DIR=$bck IO_AT=$(($(cat "$WORK/count") + 20)) IO_ACT=error LD_PRELOAD=$io bests fast1 40 "${flags[@]}" --keep-going
+    check "best: step $at is not saved" grep -q "no checkpoint of step $at: .*training goes on" "$WORK/fast1.err"
+    check 'best: and no longer the best' grep -q "note: step $at had the lowest loss and was not saved" "$WORK/fast1.err"
+    reads 'best: the best on disk is kept' 0 'the best one of' fast1 sample --prompt 5 --tokens 1 --checkpoint "$bck" --best
+}
+
 # Killed at random calls and gone on with on other ranks, it ends with the same step, state and bits.
 best_kills() {
     local i code n from calls
@@ -211,6 +224,7 @@ bested() {
     check 'best: every new best is saved' test -n "$best_state" -a -d \
         "$bck/step-$(printf %08d "$(sed -n 's/.*best_step": \([0-9]*\).*/\1/p' <<<"$best_state")")"
     best_kills
+    best_lost
     says '--keep-best needs --eval' 2 'keep-best needs --eval FILE' fast1 3 --checkpoint "$bck" --keep-best
     says '--keep-best needs a folder' 2 'keep-best needs --checkpoint DIR' fast1 3 --keep-best --eval "$data"
     says '--patience needs evaluations' 2 'patience needs --eval FILE and --eval-every' fast1 3 --patience 2 --eval "$data"
