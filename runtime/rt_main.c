@@ -73,7 +73,7 @@ static void open_data(Rt *rt)
     }
     st->tokens = rt_tokens_open(rt->trainer, st->flags.data, st->flags.n_data, error);
     if (st->tokens == NULL ||
-        !rt_tokens_epochs(st->tokens, rt->trainer, &st->flags, error))
+        !rt_tokens_epochs(st->tokens, rt->trainer, 0, &st->flags, error))
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     rt_agree_data(rt, "data", st->tokens);
     rt_eval_open(rt);

@@ -79,7 +79,7 @@ static void check_data(RtDry *d)
                files, plural(files), (long long)n, (long long)rt_tokens_samples(tokens),
                plural(rt_tokens_samples(tokens)), (long long)t->seq_tokens);
     check_masks(d, tokens);
-    if (!rt_tokens_epochs(tokens, t, &d->rt.state->flags, error))
+    if (!rt_tokens_epochs(tokens, t, 0, &d->rt.state->flags, error))
         rt_dry_add(d, "schedule", RT_DRY_PROBLEM, "%s", error);
 }
 

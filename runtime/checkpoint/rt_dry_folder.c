@@ -125,6 +125,8 @@ static void check_state(Folder *f, const char *folder, const RtTrainState *s)
     } else if (rt_resume_refuses(&d->rt, folder, s, why)) {
         rt_dry_add(d, "resume", RT_DRY_PROBLEM, "%s", why);
     } else {
+        rt_tokens_epochs(d->rt.state->tokens, d->trainer, s->order_step,
+                         &d->rt.state->flags, why);
         rt_dry_add(d, "resume", RT_DRY_OK,
                    "from %.300s: step %lld of %lld, every hash agrees", folder,
                    (long long)s->step, (long long)d->flags->steps);

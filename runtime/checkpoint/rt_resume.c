@@ -333,6 +333,7 @@ static void take_state(Rt *rt, const char *folder, RtTrainState *s)
     st->order_step = s->order_step;
     st->order_samples = s->order_samples;
     st->order_tokens = s->order_tokens;
+    rt_tokens_epochs(st->tokens, rt->trainer, s->order_step, &st->flags, ignored);
     st->flags.seed = s->seed;
     st->step = st->first_step = s->step;
     st->skipped = s->skipped;

@@ -343,7 +343,8 @@ int64_t rt_tokens_samples(const RtTokens *d)
     return d->samples;
 }
 
-bool rt_tokens_epochs(const RtTokens *d, const RtTrainer *t, RtFlags *f, char *error)
+bool rt_tokens_epochs(const RtTokens *d, const RtTrainer *t, int64_t order_step,
+                      RtFlags *f, char *error)
 {
     const int64_t batch = t->micro_batches * t->micro_batch;
     const double steps = f->epochs * (double)d->samples / (double)batch;
@@ -361,7 +362,7 @@ bool rt_tokens_epochs(const RtTokens *d, const RtTrainer *t, RtFlags *f, char *e
                  f->epochs, (long long)d->samples, (long long)batch);
         return false;
     }
-    f->steps = (int64_t)steps;
+    f->steps = order_step + (int64_t)steps;
     return true;
 }
 

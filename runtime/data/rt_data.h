@@ -16,8 +16,10 @@ RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
                              const char *const *patterns, int n_patterns, char *error);
 void rt_tokens_close(RtTokens *d);
 int64_t rt_tokens_samples(const RtTokens *d);
-/* With --epochs: the steps of the run, in f->steps; false with error set. */
-bool rt_tokens_epochs(const RtTokens *d, const RtTrainer *t, RtFlags *f, char *error);
+/* With --epochs: the steps of the run, in f->steps, where the order of data began after
+ * step order_step; false with error set. */
+bool rt_tokens_epochs(const RtTokens *d, const RtTrainer *t, int64_t order_step,
+                      RtFlags *f, char *error);
 bool rt_tokens_unused_mask(const RtTokens *d); /* there are masks, but no loss.mask */
 /* A mask without a trailer about its tokens; or NULL. */
 const char *rt_tokens_bare_mask(const RtTokens *d);
@@ -28,21 +30,23 @@ const char *rt_tokens_holding(const RtTokens *d, uintptr_t address);
 /* Place in the data of global sample `index` (0, 1, ...): a bijection in each epoch, of
  * all or, with weights, of each source. */
 int64_t rt_tokens_place(const RtTokens *d, uint64_t seed, int64_t index);
-/* With weights: prints a line per source; and the hash of what in them decides the order, or 0. */
+/* With weights: prints a line per source; and the hash of what in them decides the order,
+ * or 0. */
 void rt_tokens_print_mix(const RtTokens *d, FILE *out);
 uint64_t rt_tokens_mix(const RtTokens *d);
-/* A hash of all files in order: of their sizes and the bytes at their ends, not of their names. */
+/* A hash of all files in order: of their sizes and the bytes at their ends, not of their
+ * names. */
 uint64_t rt_tokens_hash(const RtTokens *d);
-/* Fills tokens and targets of a sample, -1 if masked; false with error set if an id is not a
- * token. */
+/* Fills tokens and targets of a sample, -1 if masked; false with error set if an id is
+ * not a token. */
 bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t *targets,
                     char *error);
 
 /* ---- rt_digest.c, rt_changed.c, rt_record.c: the content of the data ------------- */
 
-/* Collective. open: hashes small data, starts on the rest. step: after each step, until all is
- * known. settle: before a checkpoint is written, waits for the digests unless a signal came. Any
- * mismatch ends the run. */
+/* Collective. open: hashes small data, starts on the rest. step: after each step, until
+ * all is known. settle: before a checkpoint is written, waits for the digests unless a
+ * signal came. Any mismatch ends the run. */
 void rt_digest_open(Rt *rt);
 void rt_digest_step(Rt *rt);
 void rt_digest_settle(Rt *rt);

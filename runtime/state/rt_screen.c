@@ -85,6 +85,7 @@ static void print_start(const Rt *rt)
     const RtFlags *f = &rt->state->flags;
     const int64_t samples = rt_tokens_samples(rt->state->tokens);
     const int64_t step_samples = t->micro_batch * t->micro_batches;
+    const int64_t steps = f->steps - rt->state->order_step;
     char count[48], bytes[48], epochs[48];
     printf("%s: %s parameters, %d rank%s x %d thread%s, %s planned for each\n", t->name,
            with_commas(count, sizeof count, t->params_elems), t->world_size,
@@ -95,7 +96,7 @@ static void print_start(const Rt *rt)
            (long long)t->seq_tokens, (long long)f->steps, plural(f->steps),
            (long long)step_samples, plural(step_samples),
            rt_digits(epochs, sizeof epochs,
-                     (double)f->steps * (double)step_samples / (double)samples, 3));
+                     (double)steps * (double)step_samples / (double)samples, 3));
     print_checkpoints(f);
 }
 

@@ -74,6 +74,13 @@ accepted() {
     rm -rf "$ack" && cp -r "$ck" "$ack"
     extends short 3 && check 'accept: another length begins the data anew' \
         test "$(notes 'the data order restarts' short) $(notes 'moments' short)" = '1 0'
+    for at in first again; do # the order began after step 2; a step reads 16 of the data's sequences
+        "$WORK/short/trainer" --data "$data" --threads 1 --epochs 0.05 --checkpoint "$ack" --resume \
+            $([ $at = again ] || echo --accept-numerics) >"$WORK/short.out" 2>&1
+        check "accept: --epochs counts from where the order began, $at" grep -q "^data: $(awk "BEGIN {
+            n = $(sed -n 's/^data: \([0-9,]*\) sample.*/\1/p' "$WORK/short.out" | tr -d ,)
+            printf \".*; %d steps of 16\", 2 + int(0.05 * n / 16)}")" "$WORK/short.out"
+    done
     rm -rf "$ack" && cp -r "$ck" "$ack"
     extends lion 3 && check 'accept: another optimizer begins its moments at zero' \
         test "$(notes 'the data' lion) $(notes 'moments begin at zero' lion)" = '0 1'
