@@ -7,9 +7,9 @@
  *    all ranks are added up, and only rank 0 reads a clock. Which steps are saved changes
  *    no bit.
  * 2. --stop-after reserves time for the save: twice the longest save of this run so far
- *    (or, before the first one, the time for its bytes at 100 MB/s), twice the longest
- *    step, and two seconds. A step is always computed, so that a chain of such runs makes
- *    progress.
+ *    or the time since one began that still runs (before the first one, the time for its
+ *    bytes at 100 MB/s), twice the longest step, and two seconds. A step is always
+ * computed, so that a chain of such runs makes progress.
  * 3. Other slow work, such as hashing data, asks rt_due_soon (job/) and stops if it would
  *    use that time. */
 #include "checkpoint/rt_checkpoint.h"
@@ -30,6 +30,11 @@ static double save_seconds(const RtCheckpoint *c)
     for (int i = 0; i < c->n_lasting_files; i++)
         bytes += (double)c->files[i].bytes;
     return longest > 0 ? 2e-9 * (double)longest : bytes / first_bytes_per_second;
+}
+
+static bool is_writing(const RtCheckpoint *c)
+{
+    return c->writing >= 0 && !atomic_load(&c->written);
 }
 
 static double left_seconds(const RtFlags *f)
@@ -60,8 +65,7 @@ void rt_due_saved(Rt *rt, double seconds)
  * one starts after it. */
 static bool is_due_by_clock(const RtCheckpoint *c, const RtFlags *f)
 {
-    const bool writing = c->writing >= 0 && !atomic_load(&c->written);
-    return f->checkpoint_seconds > 0 && !writing &&
+    return f->checkpoint_seconds > 0 && !is_writing(c) &&
            rt_clock() - c->due.saved >= f->checkpoint_seconds;
 }
 
@@ -78,7 +82,9 @@ static uint64_t find_due(const Rt *rt)
     if (seconds > due->longest_step)
         due->longest_step = seconds;
     due->left = left_seconds(f);
-    due->reserved = save_seconds(c) + 2 * due->longest_step + spare_seconds;
+    const double running = is_writing(c) ? 2 * (rt_clock() - due->saved) : 0;
+    const double save = running > save_seconds(c) ? running : save_seconds(c);
+    due->reserved = save + 2 * due->longest_step + spare_seconds;
     const bool up = f->stop_seconds > 0 && due->left < due->reserved;
     return (is_due_by_clock(c, f) ? SAVE : 0) | (up ? TIME_IS_UP : 0) |
            (st->lost[0] != '\0' ? LOG_IS_LOST : 0);

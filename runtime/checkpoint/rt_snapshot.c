@@ -161,7 +161,8 @@ static bool memory_suffices(Rt *rt)
     const RtTrainer *t = rt->trainer;
     const RtShared *shared = rt->state->shared;
     const bool looks = rt_ranks_here(shared, rt->rank) == 0;
-    const int64_t need = rt_ranks_here(shared, t->world_size) * rt_pages(t->snapshot_bytes);
+    const int64_t need =
+        rt_ranks_here(shared, t->world_size) * rt_pages(t->snapshot_bytes);
     uint64_t awaited = (uint64_t)rt_arena_awaits_bytes(rt);
     rt_save_sum(rt, &awaited, 1);
     const int64_t free_bytes = rt_host_free_bytes() - (int64_t)awaited;
@@ -183,7 +184,7 @@ void rt_snapshot_open(Rt *rt)
     RtCheckpoint *c = rt->state->checkpoint;
     const RtFlags *f = &rt->state->flags;
     c->apart = !f->wait_for_saves &&
-               (f->checkpoint_seconds > 0 ||
+               (f->checkpoint_seconds > 0 || f->keep_best ||
                 (f->checkpoint_every > 0 && f->checkpoint_every < f->steps));
     if (!c->apart && !c->one_writer)
         return;

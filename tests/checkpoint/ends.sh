@@ -194,6 +194,10 @@ clocks() {
     wait "$job"
     ends_saved "--stop-after, too short" $?
     check "a step is computed all the same" test "$ends_at" = $((n + 1))
+    rm -rf "$ends"
+    IO_DIR=$ends IO_SLOW=300 LD_PRELOAD=$io run fault1 1000000 --checkpoint "$ends" --checkpoint-seconds 0.5 --stop-after 5
+    check "--stop-after knows how slow a save is that still runs" awk "BEGIN { exit !($(sed -n \
+        's/.*--stop-after: \([0-9.]*\) s were left.*/\1/p' "$WORK/fault1.err") > 2.8) }"
     rm -rf "$ends" "$WORK/ends.jsonl"
     IO_DIR=$ends IO_SLOW=10 LD_PRELOAD=$io run fault4 100 --checkpoint "$ends" \
         --checkpoint-seconds 0.02
