@@ -85,9 +85,12 @@ bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
 {
     const RtTrainer *t = rt->trainer;
     const int64_t head = rt_pages(sizeof(RtShared)), space = rt_pages(t->symmetric_bytes);
+    int reserved;
+    do {
+        reserved = space > 0 ? fallocate(fd, 0, head + rt->rank * space, space) : 0;
+    } while (reserved != 0 && errno == EINTR);
     /* An old kernel without fallocate for this: then pages are allocated when touched. */
-    if (space > 0 && fallocate(fd, 0, head + rt->rank * space, space) != 0 &&
-        errno != EOPNOTSUPP && errno != EINTR)
+    if (reserved != 0 && errno != EOPNOTSUPP)
         return no_memory(error, space, "shared");
     for (int r = 0; r < rt->world_size; r++) {
         rt->peer[r] = map_space(t->symmetric_bytes, fd, head + r * space, guard);
