@@ -8,7 +8,7 @@
  *                  otherwise they start at zero, and the powers of its betas at one
  *    order of data if data, sequences and batch are the same; otherwise it starts over,
  *                  at sample 0
- *    best step     if the loss and its sequences are the same; otherwise none is known
+ *    best step     if the loss and its sequences are the same; otherwise it is unknown
  *    lineage       every numerics hash, and the first step that ran with it
  *
  * Rank 0 compares, and tells all others. */
@@ -121,14 +121,14 @@ static bool take_set(Rt *rt, RtSet set, bool wanted, const char *folder, RtManif
 static void clear_moments(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
-    double *zeros = rt->state->checkpoint->stage;
-    memset(zeros, 0, RT_STAGE_ELEMS * sizeof *zeros);
+    const int64_t most = RT_STAGE_ELEMS * (int64_t)sizeof(double);
+    char *zeros = rt->state->checkpoint->stage;
+    memset(zeros, 0, (size_t)most);
     for (int i = 0; i < t->n_segments; i++) {
         const RtSegment *s = &t->segments[i];
         const int64_t bytes = s->shard_elems * (int64_t)rt_dtype_bytes(t->moments_dtype);
         for (RtSet set = RT_SET_MOMENT1; set <= RT_SET_MOMENT2; set++) {
             const int64_t to = rt_layout_offset(s, set);
-            const int64_t most = RT_STAGE_ELEMS * (int64_t)sizeof *zeros;
             for (int64_t at = 0; to >= 0 && at < bytes; at += most) {
                 rt_arena_write(rt, RT_SPACE_LOCAL, to + at, zeros,
                                bytes - at < most ? bytes - at : most);

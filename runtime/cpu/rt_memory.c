@@ -63,7 +63,8 @@ static const char *const class_names[N_CLASSES] = {
 static bool inside(const char *space, int64_t bytes, uintptr_t from)
 {
     const uintptr_t page = (uintptr_t)rt_pages(1);
-    return from >= (uintptr_t)space / page * page && from < (uintptr_t)space + (uintptr_t)bytes;
+    return from >= (uintptr_t)space / page * page &&
+           from < (uintptr_t)space + (uintptr_t)bytes;
 }
 
 static Class class_of(const Rt *rt, uintptr_t from, const char *path)

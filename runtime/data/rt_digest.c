@@ -360,7 +360,7 @@ static void map_table(RtDigests *d)
     const Rt *rt = d->rt;
     const RtTrainer *t = rt->trainer;
     const int64_t size = rt_pages((int64_t)sizeof(RtDigestTable) +
-                               d->n_parts * (int64_t)sizeof(RtDigestEntry));
+                                  d->n_parts * (int64_t)sizeof(RtDigestEntry));
     const int64_t at =
         rt_shared_bytes(t) + t->world_size * rt_pages(t->snapshot_bytes) + d->lead * size;
     int reserved;

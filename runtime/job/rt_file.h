@@ -42,7 +42,7 @@ bool rt_file_error_is_here(void);
 void rt_file_error_here(void); /* records such an error, with the caller's message */
 /* Is it about a folder where this process may not write? */
 bool rt_file_error_is_denied(void);
-/* Is it that there is no such file? */
+/* Does it say that there is no such file? */
 bool rt_file_error_is_missing(void);
 void rt_file_forget_error(void);
 int rt_file_open(const char *path, int flags, char *error); /* -1: error */

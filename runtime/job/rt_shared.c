@@ -22,7 +22,8 @@ int64_t rt_pages(int64_t bytes)
 int64_t rt_shared_most_bytes(const RtTrainer *t)
 {
     enum { OF_DIGESTS = 16 << 10 };
-    return rt_shared_bytes(t) + t->world_size * (rt_pages(t->snapshot_bytes) + rt_pages(OF_DIGESTS));
+    return rt_shared_bytes(t) +
+           t->world_size * (rt_pages(t->snapshot_bytes) + rt_pages(OF_DIGESTS));
 }
 
 /* It is not on a disk, but limits on files apply. */

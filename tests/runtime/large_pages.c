@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* large_pages.c: a kernel with pages of 64 KiB, as those of many Arm and POWER machines. Preloaded
- * (LD_PRELOAD) it tells a process tree that pages have 64 KiB, and refuses what such a kernel refuses:
- * mappings of a file from elsewhere, at places that are no page's. */
+/* large_pages.c: a kernel with pages of 64 KiB, as those of many Arm and POWER machines.
+ * Preloaded (LD_PRELOAD) it tells a process tree that pages have 64 KiB, and refuses what
+ * such a kernel refuses: mappings of a file from elsewhere, at places that are no page's.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,7 +23,8 @@ long sysconf(int name)
 
 void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
-    if (offset % PAGE_BYTES != 0 || ((flags & MAP_FIXED) && (uintptr_t)at % PAGE_BYTES != 0)) {
+    if (offset % PAGE_BYTES != 0 ||
+        ((flags & MAP_FIXED) && (uintptr_t)at % PAGE_BYTES != 0)) {
         errno = EINVAL;
         return MAP_FAILED;
     }
