@@ -8,20 +8,36 @@
 
 /* ---- sliding windows ------------------------------------------------------------- */
 
-/* Is there one type per layer? */
-static void check_types(const Config *c, const json_t *types)
+/* Is there one type per layer, and are they types that exist here? */
+static bool check_types(const Config *c, const json_t *types)
 {
     const json_t *layers = hf_member(c, "num_hidden_layers");
 
-    if (types && !json_is_array(types))
+    if (types && !json_is_array(types)) {
         hf_refuse(c, "layer_types", "it has a type for each layer",
                   gen_printf(c->g, "%s is not a list", hf_shown(c, types)));
-    else if (types && json_is_integer(layers) &&
-             json_integer_value(layers) != (json_int_t)json_array_size(types))
+        return false;
+    }
+    if (types && json_is_integer(layers) &&
+        json_integer_value(layers) != (json_int_t)json_array_size(types)) {
         hf_refuse(c, "layer_types", "it has a type for each layer",
                   gen_printf(c->g, "its length is %zu, not num_hidden_layers, %lld",
                              json_array_size(types),
                              (long long)json_integer_value(layers)));
+        return false;
+    }
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const json_t *v = json_array_get(types, i);
+        const char *type = json_is_string(v) ? json_string_value(v) : "";
+
+        if (!strcmp(type, "full_attention") || !strcmp(type, "sliding_attention"))
+            continue;
+        hf_refuse(c, "layer_types",
+                  "\"full_attention\" and \"sliding_attention\" can be imported",
+                  gen_printf(c->g, "%s is not supported", hf_shown(c, v)));
+        return false;
+    }
+    return true;
 }
 
 /* Does the layer, counted from 0, have a window? Without layer_types, all of Gemma's but
@@ -75,48 +91,69 @@ static int64_t gemma_window(const Config *c, int64_t window)
     return sliding > 0 ? window : 0;
 }
 
-/* 0: every token sees all earlier ones. All layers must have the same window, except
- * Gemma's; in Qwen models, layers from max_window_layers on have one. */
-int64_t hf_window(const Config *c)
+static size_t count_sliding(const json_t *types)
 {
-    const int64_t window = hf_int(c, "sliding_window",
-                                  hf_lacks(c, "sliding_window") ? c->family->window : 0);
-    const json_t *types = hf_member(c, "layer_types");
-    const bool qwen = c->family->bit & QWEN;
     size_t sliding = 0;
 
-    check_types(c, types);
-    if (c->family->bit == SMOLLM3) {
-        for (size_t i = 0; i < json_array_size(types); i++)
-            if (!json_is_string(json_array_get(types, i)) ||
-                strcmp(json_string_value(json_array_get(types, i)), "full_attention") !=
-                    0)
-                hf_refuse(c, "layer_types", "SmolLM3's layers see all tokens before",
-                          "a sliding window is not supported");
-        return 0;
-    }
-    if (c->family->bit & GEMMA)
-        return gemma_window(c, window);
-    if (window == 0 || (qwen && !hf_bool(c, "use_sliding_window", false)))
-        return 0;
     for (size_t i = 0; i < json_array_size(types); i++) {
         const char *type = json_string_value(json_array_get(types, i));
 
         sliding += type != NULL && !strcmp(type, "sliding_attention");
     }
-    if (types && sliding != 0 && sliding != json_array_size(types))
+    return sliding;
+}
+
+/* Qwen's: of layers from max_window_layers on, unless there are types. */
+static int64_t qwen_window(const Config *c, int64_t window, const json_t *types)
+{
+    const bool used = window != 0 && hf_bool(c, "use_sliding_window", false);
+    const int64_t from = hf_int(c, "max_window_layers", 28);
+
+    if (!used && count_sliding(types) > 0)
+        hf_refuse(c, "layer_types",
+                  "a window needs use_sliding_window and sliding_window",
+                  "has \"sliding_attention\", and there is no window");
+    if (!used || (types && count_sliding(types) == 0) ||
+        (!types && from >= hf_int(c, "num_hidden_layers", -1)))
+        return 0;
+    if (!types && from > 0)
+        hf_refuse(c, "max_window_layers", "all layers have the same window here",
+                  "a window in some layers only is not supported");
+    return window;
+}
+
+/* 0: every token sees all earlier ones. All layers must have the same window, except
+ * Gemma's. Mistral's and Phi's have it whatever layer_types says. */
+int64_t hf_window(const Config *c)
+{
+    const int64_t window = hf_int(c, "sliding_window",
+                                  hf_lacks(c, "sliding_window") ? c->family->window : 0);
+    const json_t *types = hf_member(c, "layer_types");
+    const size_t sliding = count_sliding(types);
+
+    if (!(c->family->bit & (MISTRAL | QWEN | PHI3 | GEMMA | SMOLLM3)))
+        return 0; /* transformers does not read it */
+    if (!check_types(c, types))
+        return 0;
+    if (c->family->bit == SMOLLM3) {
+        if (sliding > 0)
+            hf_refuse(c, "layer_types", "SmolLM3's layers see all tokens before",
+                      "a sliding window is not supported");
+        return 0;
+    }
+    if (c->family->bit & GEMMA)
+        return gemma_window(c, window);
+    if (window != 0 && sliding > 0 && sliding != json_array_size(types))
         hf_refuse(c, "layer_types", "all layers have the same window here",
                   "a mix of windows is not supported");
-    if (!types && qwen) {
-        const int64_t from = hf_int(c, "max_window_layers", 28);
-
-        if (from >= hf_int(c, "num_hidden_layers", -1))
-            return 0;
-        if (from > 0)
-            hf_refuse(c, "max_window_layers", "all layers have the same window here",
-                      "a window in some layers only is not supported");
-    }
-    return types && sliding == 0 ? 0 : window;
+    if (c->family->bit & QWEN)
+        return qwen_window(c, window, types);
+    if (window != 0 && types && sliding == 0)
+        hf_refuse(
+            c, "layer_types",
+            "all layers of this family have the window: leave out one of both",
+            gen_printf(c->g, "contradicts sliding_window, %lld", (long long)window));
+    return window;
 }
 
 /* ---- layers without positions ---------------------------------------------------- */

@@ -148,7 +148,7 @@ static void check_must(const Config *c, const struct Rule *r, const json_t *v)
     json_t *want = json_loads(r->must, JSON_DECODE_ANY, NULL);
 
     gen_require(want, "rule of %s", r->key);
-    if (!json_is_null(v) && !json_equal(want, v))
+    if (!json_is_null(v) && !hf_equal(want, v))
         hf_refuse(
             c, r->key,
             gen_printf(c->g, "the architecture `%s` has %s", c->family->arch, r->must),
@@ -363,7 +363,7 @@ static void import_llama(const Config *c, Items *items)
     if (rope)
         item(items, gen_printf(c->g, "rope = { %s }", rope));
     item_number(items, "norm_eps",
-                hf_number(c, "rms_norm_eps", c->family->eps ? c->family->eps : 1e-6),
+                hf_positive(c, "rms_norm_eps", c->family->eps ? c->family->eps : 1e-6),
                 1e-5);
     item_flag(items, "tied", hf_bool(c, "tie_word_embeddings", c->family->tied), false);
     item_flag(items, "qkv_bias", c->family->bit == QWEN2, false);
@@ -377,7 +377,7 @@ static void import_llama(const Config *c, Items *items)
     item_flag(items, "fused_names", c->family->bit == PHI3, false);
     if (c->family->bit == GRANITE)
         import_multipliers(c, items, head_dim ? head_dim : usual);
-    item_number(items, "init_std", hf_number(c, "initializer_range", 0.02), 0.02);
+    item_number(items, "init_std", hf_positive(c, "initializer_range", 0.02), 0.02);
 }
 
 /* GPT-2's own names, and those that transformers accepts instead (attribute_map). */
@@ -420,9 +420,9 @@ static void import_gpt2(const Config *c, Items *items)
     item_int(items, "ffn", hf_int(c, "n_inner", 4 * dim), 4 * dim);
     item_int(items, "vocab", hf_int(c, "vocab_size", 50257), 50257);
     item_int(items, "max_positions", hf_int(c, gpt2_key(c, "n_positions"), 1024), 1024);
-    item_number(items, "norm_eps", hf_number(c, "layer_norm_epsilon", 1e-5), 1e-5);
+    item_number(items, "norm_eps", hf_positive(c, "layer_norm_epsilon", 1e-5), 1e-5);
     item_flag(items, "tied", hf_bool(c, "tie_word_embeddings", true), true);
-    item_number(items, "init_std", hf_number(c, "initializer_range", 0.02), 0.02);
+    item_number(items, "init_std", hf_positive(c, "initializer_range", 0.02), 0.02);
 }
 
 /* ---- the whole model ------------------------------------------------------------- */

@@ -99,6 +99,16 @@ double hf_number(const Config *c, const char *path, double missing)
     return json_number_value(v);
 }
 
+double hf_positive(const Config *c, const char *path, double missing)
+{
+    const double value = hf_number(c, path, missing);
+
+    if (hf_member(c, path) && value <= 0)
+        hf_refuse(c, path, "a number above 0 is expected here",
+                  gen_printf(c->g, "%s is not above 0", hf_shown(c, hf_member(c, path))));
+    return value;
+}
+
 bool hf_bool(const Config *c, const char *path, bool missing)
 {
     const json_t *v = hf_member(c, path);

@@ -54,6 +54,16 @@ static const char *linear_scaling(const Config *c)
                                     hf_digits(c->g, factor));
 }
 
+/* transformers does not load a file that lacks it. */
+static double llama3_factor(const Config *c, const char *key, const char *help)
+{
+    const char *path = inside(c, key);
+
+    if (!hf_member(c, path))
+        hf_refuse(c, path, help, "is missing");
+    return hf_positive(c, path, 1);
+}
+
 static const char *rope_scaling(const Config *c)
 {
     const char *path, *type = rope_type(c, &path);
@@ -76,9 +86,10 @@ static const char *rope_scaling(const Config *c)
         return NULL;
     }
     factor = scaling_factor(c, "Llama 3.1 has 8.0");
-    low = hf_number(c, inside(c, "low_freq_factor"), 1);
-    high = hf_number(c, inside(c, "high_freq_factor"), 4);
-    original = hf_int(c, inside(c, "original_max_position_embeddings"), 8192);
+    low = llama3_factor(c, "low_freq_factor", "Llama 3.1 has 1.0");
+    high = llama3_factor(c, "high_freq_factor", "Llama 3.1 has 4.0");
+    original = hf_int(c, inside(c, "original_max_position_embeddings"),
+                      hf_int(c, "max_position_embeddings", 2048));
     if (low == 1 && high == 4 && original == 8192 && (factor == 8 || factor == 32))
         return factor == 8 ? "llama.scaling_3_1" : "llama.scaling_3_2";
     return gen_printf(c->g,
@@ -216,8 +227,8 @@ static double local_theta(const Config *c)
                   "layers with a window have \"default\"",
                   gen_printf(c->g, "%s is not supported", hf_shown(c, type)));
     return hf_window(c) == 0 ? 0
-                             : hf_number(c, gen_printf(c->g, "%s.rope_theta", local),
-                                         hf_number(c, "rope_local_base_freq", 1e4));
+                             : hf_positive(c, gen_printf(c->g, "%s.rope_theta", local),
+                                           hf_positive(c, "rope_local_base_freq", 1e4));
 }
 
 /* Adds `key = value` to fields, after a comma. */
@@ -241,9 +252,9 @@ const char *hf_rope(const Config *c)
         !(same_base(c) && says_all(parameters, older) && says_all(older, parameters)))
         hf_refuse(c, "rope_scaling", "give one",
                   "says something else than rope_parameters");
-    theta = hf_number(
+    theta = hf_positive(
         c, inside(c, "rope_theta"),
-        hf_number(c, "rope_theta", c->family->theta != 0 ? c->family->theta : 1e4));
+        hf_positive(c, "rope_theta", c->family->theta != 0 ? c->family->theta : 1e4));
     scaling = rope_scaling(c);
     fraction = rope_fraction(c);
     local = local_theta(c);

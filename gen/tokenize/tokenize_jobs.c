@@ -140,7 +140,7 @@ static bool settle(Pool *p, Order *order, TokJob *job, char *error)
 {
     const int64_t to = job->at + (int64_t)job->to;
     int64_t at = job->at + (int64_t)job->end;
-    size_t end, need = WINDOW_BYTES;
+    size_t end = 0, need = WINDOW_BYTES;
     bool last;
 
     if (job->chained && job->at != order->expected) {

@@ -108,6 +108,7 @@ static bool run_record(TokWorker *w, const TokOptions *o, TokJob *job,
 static bool run_line(TokWorker *w, const TokOptions *o, TokJob *job, const char *s,
                      size_t n, int64_t line)
 {
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
     json_error_t error;
     json_t *record;
     bool good;
@@ -116,7 +117,9 @@ static bool run_line(TokWorker *w, const TokOptions *o, TokJob *job, const char 
         job->skipped++;
         return true;
     }
-    record = json_loadb(s, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    record = json_loadb(s, n, flags, &error);
+    if (!record && !w->chat && json_error_code(&error) == json_error_numeric_overflow)
+        record = json_loadb(s, n, flags | JSON_DECODE_INT_AS_REAL, &error);
     if (!record)
         return line_failed(job, line, "column %d: %s",
                            error.column > 0 ? error.column : 1, error.text);

@@ -155,6 +155,8 @@ void tok_read_metaspace(Load *l, json_t *part, const char *path)
                    "is not `always`, `first` or `never`");
     else if (v)
         when = before[k];
+    if (l->t->steps > 0) /* a step before it would see spaces as they were */
+        tok_refuse(l, path, "Metaspace is supported as the first step only");
     if (!tok_flag(l, part, path, "add_prefix_space", when != TOK_BEFORE_NONE))
         when = TOK_BEFORE_NONE;
     l->metaspace = true;

@@ -242,6 +242,8 @@ inputs() {
     line '{"content": "x", "id": 1}'
     refused "another field" 1 'bad.jsonl:2: no field `text`; it has `content`, `id` (--field NAME)' \
         "${kind[@]}" "$out/bad.jsonl"
+    line '{"text": "x", "id": 18446744073709551615}'
+    check "a number above 64 bits that is not read" tok "${kind[@]}" -o "$out/large.bin" "$out/bad.jsonl"
     line '["x"]'
     refused "a list for an object" 1 "bad.jsonl:2: a line is one JSON object" "${kind[@]}" "$out/bad.jsonl"
     line '{"text": "x"'

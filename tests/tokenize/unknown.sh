@@ -56,11 +56,23 @@ unknown_parts() {
         "is 276 here, but tokenizers makes it 801: others follow the vocabulary in their order"
     unknown_part "added tokens in another order" llama3 's/("id":\s*)800(.*?"id":\s*)801/${1}801${2}800/s' \
         "added_tokens.0: \`<|begin_of_text|>\` is 801 here, but tokenizers makes it 800"
+    unknown_part "a Metaspace after another step" llama3 \
+        's/("pre_tokenizer":.*?"pretokenizers":\s*\[)/$1\{"type":"Digits","individual_digits":true},\{"type":"Metaspace","replacement":"\\u2581","prepend_scheme":"always","split":true},/s' \
+        "pre_tokenizer.pretokenizers.1: Metaspace is supported as the first step only"
+    unknown_part "an added token in the space of another" llama3 \
+        's/"content":\s*"<\|eot_id\|>"/"content":"\\n<|eot_id|>"/; s/"rstrip":\s*false/"rstrip":true/' \
+        "begins with white space, which"
     unknown_part "an added token with a NUL" llama3 's/"content":\s*"<\|eot_id/"content":"\\u0000/' "holds a NUL"
     unknown_part "a vocabulary that is a list" gpt2 's/"vocab":\{/"vocab":[],"words":{/' "has no vocab or no merges"
     unknown_part "no JSON" gpt2 's/"merges":\[/"merges":[,/' "unexpected token near"
     unknown_part "cut off" gpt2 's/.{99}$//s' "unexpected"
     unknown_part "twice the same key" gpt2 's/"!":0,/"!":0,"!":1,/' "duplicate object key"
+    # the first of two added tokens with one content counts
+    printf 'x<|endoftext|> y' >"$out/twice.txt"
+    changed gpt2 's/("added_tokens":\[)(\{[^}]*\})/my $t = $2; "$1$t," . ($t =~ s!"rstrip":false!"rstrip":true!r)/e'
+    check "an added token twice" tok --tokenizer "$WORK/changed.json" -o "$out/twice1.bin" "$out/twice.txt"
+    check "the first counts" tok --tokenizer "$data/gpt2.json" -o "$out/twice2.bin" "$out/twice.txt"
+    check "so ids are the same" cmp <(ids_of "$out/twice1.bin") <(ids_of "$out/twice2.bin")
     # files saved after a training carry these: ids are those without them
     changed gpt2 's/"truncation":null/"truncation":{"max_length":8}/; s/"padding":null/"padding":{"pad_id":0}/'
     tok --tokenizer "$WORK/changed.json" -o "$out/cut.bin" "$data/english.txt" \
