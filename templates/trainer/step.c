@@ -291,12 +291,16 @@ ${call("static void " .. part.name .. "(", part_params(part), ")")}
 //@ in_flight = saved
 //@ print_span(pending, line)
 //@ pending, first = {}, false
-//@ elseif line.kind == "reduce" then
+//@ else -- gathers that come before it start before it
+//@ for _, p in ipairs(pending) do print_start(p) end
+//@ pending = {}
+//@ if line.kind == "reduce" then
 //@ print_start(line)
 //@ elseif line.kind == "keep" then
 //@ print_keep(line)
 //@ elseif line.kind == "merge" then
 //@ print_merge(line)
+//@ end
 //@ end
 //@ end
 //@ for _, p in ipairs(pending) do print_start(p) end
