@@ -114,11 +114,13 @@ static bool taken_by_params(const char *s)
     return taken_by_c(s) || !strcmp(s, "beta") || starts_with(s, "beta_");
 }
 
-/* Fields of every span, and the types that spans name. */
+/* Fields of every span, the types that spans name, and what their parts are counted by.
+ */
 static bool taken_by_spans(const char *s)
 {
-    static const char *const words[] = {"dw",    "int32_t", "loss", "loss_scale", "rt",
-                                        "saved", "scratch", "w",    NULL};
+    static const char *const words[] = {"dw",      "int32_t", "loss", "loss_scale",
+                                        "p",       "parts",   "rt",   "saved",
+                                        "scratch", "w",       NULL};
 
     return taken_by_c(s) || is_in(s, words);
 }

@@ -27,6 +27,23 @@ static const char *local_name(Emit *e, const KernelList *kernels, const char *na
     return name;
 }
 
+/* A constant may have been named by another class: this class's own values come first. */
+static const char *const_name(Emit *e, const KernelList *kernels, const Class *c,
+                              int index)
+{
+    const char *name = e->g->consts.items[index].name;
+
+    for (int i = 0; c && i < c->values.count; i++) {
+        const Value *v = c->values.items[i];
+
+        if (v->loc != LOC_CONST && !strcmp(v->name, name)) {
+            name = gen_printf(e->g, "%s_const", name);
+            i = -1;
+        }
+    }
+    return local_name(e, kernels, name);
+}
+
 /* The field of a saved value that has its own bytes; else NULL. */
 static const Saved *own_field(const Class *c, const Value *v)
 {
@@ -117,7 +134,7 @@ static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c
     case LOC_LOGITS:
         return local_name(e, kernels, v->name);
     case LOC_CONST:
-        return local_name(e, kernels, e->g->consts.items[v->loc_index].name);
+        return const_name(e, kernels, c, v->loc_index);
     case LOC_IN:
     case LOC_OUT:
     case LOC_DIN:
@@ -163,7 +180,7 @@ static const char *arg_decl(Emit *e, const KernelList *kernels, const Class *c,
     case ARG_GRADS:
         return gen_printf(e->g, "const struct %s_grads *dw", c->name);
     case ARG_CONST:
-        name = local_name(e, kernels, e->g->consts.items[a->index].name);
+        name = const_name(e, kernels, c, a->index);
         return gen_printf(e->g, "%s%s *%s", s->phase == PHASE_SETUP ? "" : "const ", type,
                           name);
     case ARG_DATA:

@@ -24,6 +24,7 @@ y0 y1 j0 j1 jn yn gamma index exp log sin signal raise read write open close abs
 memcpy strlen malloc free rand environ stat getpid SIGINT SIGKILL isnan signbit setjmp va_start
 int8_t int32_t uint16_t int64_t size_t ptrdiff_t FILE
 w dw m_w m_m_w saved scratch loss loss_scale rt math trainer beta beta_w tokens targets starts row logits
+p parts here from to
 Rt RtUpdate rt_bf16 rt_f16 rt_main rt_at rt_wait rt_local RT_F32 RT_GLOBAL RT_GATHER RT_IDENTITY
 SEG_EMBED AT_NORM N_PARAMS TOKENS CONTROL OUT_EMBED GRAD_EMBED SAVED_HEAD MATH_IDENTITY TRAINER_IDENTITY
 forward backward evaluate update micro_step trainer_step trainer_setup trainer_evaluate math_prepare
@@ -165,6 +166,51 @@ fields() {
     done
 }
 check "each word is a field or refused" fields
+
+# ---- a constant whose name is another value's ---------------------------------------------------
+
+cat >"$names/tabs.lua" <<'LUA'
+return arch {
+  name = "tabs", fields = { { "vocab", "int" }, { "dim", "int" } },
+  build = function(m, b)
+    local x = b:block("embed", "embed", "model.", function(g)
+      return g.embed { g:tokens(), g:param { "embed.weight", { m.vocab, m.dim }, init = "normal", std = 0.5 } }
+    end)
+    local function turn(table_name, out, scale) -- one table, which the first class names
+      return function(g, x)
+        local t = g.rope_table { seq = m.seq, head_dim = 8, theta = 1e4, factor = 1.0, low_freq_factor = 1.0,
+                                 high_freq_factor = 4.0, original = 0, name = table_name }
+        local w = g:param { "w", { 3 * m.dim, m.dim }, init = "normal", std = 0.1 }
+        local sizes = { heads = m.dim // 8, kv_heads = m.dim // 8, head_dim = 8, seq = m.seq }
+        local q = g.rope { g.linear { x, w }, t, g:starts(), heads = sizes.heads, kv_heads = sizes.kv_heads,
+                           head_dim = 8, seq = m.seq, rotary = 0 }
+        local a = g.attention { q, g:starts(), heads = sizes.heads, kv_heads = sizes.kv_heads, head_dim = 8,
+                                seq = m.seq, window = 0, scale = scale }
+        return g.add { x, a, name = out }
+      end
+    end
+    x = b:block("a", "a", "a.", turn("tab", "y", 0.3), x)
+    x = b:block("b", "b", "b.", turn("other", "tab", 0.4), x)
+    for i, name in ipairs { "p", "parts" } do
+      x = b:block(name, name, name .. ".", function(g, x)
+        return (g.rmsnorm { x, g:param { "w", { m.dim }, init = "ones" }, name = name, eps = i * 1e-5 })
+      end, x)
+    end
+    b:block("head", "head", "", function(g, x)
+      local w = g:param { "lm_head.weight", { m.vocab, m.dim }, init = "normal", std = 0.5 }
+      return (g.cross_entropy { g.linear { x, w }, g:targets() })
+    end, x)
+  end,
+}
+LUA
+sed 's/"named"/"tabs"/; s/name = "errno"/name = "tabs"/' "$names/model.lua" >"$names/tabs_model.lua"
+for parts in 1 2; do # in parts, p counts them
+    check "a constant with another value's name, parts.context=$parts" \
+        "$FSDPGEN" "$names/tabs_model.lua" -o "$names/tabs$parts" --set parts.context=$parts
+    for file in math bind kernels; do
+        check "and $file.c compiles" gcc $strict -I"$names/tabs$parts/runtime" "$names/tabs$parts/$file.c"
+    done
+done
 
 # ---- it compiles, alone and beside the headers; and trains as with other names -----------------
 
