@@ -89,6 +89,25 @@ static void judge_bound(Gen *g)
     g->base.exit_code = EXIT_FIT;
 }
 
+/* Sums of sizes stay far from what 64 bits hold. */
+static void judge_sizes(Gen *g)
+{
+    const int64_t most = INT64_C(1) << 60;
+    int64_t total = 0;
+
+    for (int i = 0; i < g->prog.bufs.count; i++) {
+        const int64_t bytes = g->prog.bufs.items[i].bytes;
+
+        if (bytes < 0 || bytes > most - total) {
+            diag_add(g, DIAG_ERROR, (Pos){0}, "use smaller sizes, or fewer blocks",
+                     "a rank needs more than 2^60 bytes, up to %s",
+                     g->prog.bufs.items[i].name);
+            return;
+        }
+        total += bytes;
+    }
+}
+
 /* What each block keeps for its backward. */
 static Keep *kept_blocks(Gen *g)
 {
@@ -317,10 +336,10 @@ static void judge_image(Gen *g)
 static const struct {
     const char *pass; /* the checks after it */
     void (*judge)(Gen *g);
-} judges[] = {{"graph", dims_check_read}, {"unroll", judge_bound},
-              {"place", judge_image},     {"place", judge_budget},
-              {"simulate", judge_sums},   {"simulate", judge_fp8},
-              {"simulate", warn_plan}};
+} judges[] = {{"graph", dims_check_read}, {"unroll", judge_sizes},
+              {"unroll", judge_bound},    {"place", judge_image},
+              {"place", judge_budget},    {"simulate", judge_sums},
+              {"simulate", judge_fp8},    {"simulate", warn_plan}};
 
 /* ---- the passes ------------------------------------------------------------------ */
 

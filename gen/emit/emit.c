@@ -333,7 +333,7 @@ static void identify(Emit *e, Part part, const char *field, const char *text)
 
     text_printf(&t, "%s", text);
     set_identity(e, field, 0);
-    for (int i = 0; i < N_TRAINER_FILES; i++) {
+    for (int i = 0; i < N_TRAINER_FILES && !diag_errors(e->g); i++) {
         const struct TrainerFile *f = &trainer_files[i];
         const char *file;
         size_t n;
@@ -452,6 +452,10 @@ static void check_link_runtime(Gen *g)
     }
 }
 
+/* For the largest models that the passes take: 1,024 blocks, each of its own class. */
+#define EMIT_INSTRUCTIONS (20 * SANDBOX_INSTRUCTIONS)
+#define EMIT_BYTES (4 * SANDBOX_BYTES)
+
 void emit_files(Gen *g)
 {
     Emit e = {.g = g, .L = g->L};
@@ -461,6 +465,8 @@ void emit_files(Gen *g)
     if (diag_errors(g))
         return;
     emit_check_math(g);
+    /* what templates use grows with the model, not with what its description used */
+    sandbox_budget(e.L, EMIT_INSTRUCTIONS, EMIT_BYTES);
     emit_open_engine(&e);
     lua_newtable(e.L);
     push_files_context(&e);

@@ -36,7 +36,7 @@ static int base_segment(const Param *p, BindOf of)
 Bases bind_bases(const Steps *s, const Instr *i)
 {
     const Class *c = s->g->blocks.items[i->block].cls;
-    Bases bases = {.count = 0};
+    Bases bases = {0};
 
     for (BindOf of = BIND_WEIGHT; of < N_BINDS; of++) {
         for (int k = s->first_binding[i->id]; k < s->first_binding[i->id + 1]; k++) {
@@ -51,8 +51,6 @@ Bases bind_bases(const Steps *s, const Instr *i)
                 at++;
             if (at < bases.count)
                 continue;
-            gen_require(at < (int)(sizeof bases.items / sizeof *bases.items),
-                        "%s: too many segments under one call", ins_span(s->g, i)->name);
             for (int p = 0; p < c->params.count; p++) {
                 const Param *param = bases_param(s->g, i, p);
                 const int64_t place = param_place(s->g, param, of);
@@ -63,7 +61,7 @@ Bases bind_bases(const Steps *s, const Instr *i)
             gen_require(
                 b->offset_bytes == param_place(s->g, bases_param(s->g, i, b->param), of),
                 "%s: a binding disagrees with the layout", ins_span(s->g, i)->name);
-            bases.items[bases.count++] = (Base){segment, b->buffer, least, of};
+            *gen_push(s->g, &bases) = (Base){segment, b->buffer, least, of};
         }
     }
     return bases;

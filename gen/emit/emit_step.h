@@ -49,8 +49,8 @@ typedef struct Base {
 } Base;
 
 typedef struct Bases {
-    Base items[16];
-    int count;
+    Base *items;
+    int count, cap;
 } Bases;
 
 /* emit_bases.c: a parameter of the instruction's block; the dtype of its elements. */

@@ -296,6 +296,8 @@ static void find_frozen(Builder *b, const char *prefix)
     }
 }
 
+enum { MAX_MODEL_LOG2_ELEMS = 50 }; /* so that no sum of bytes overflows */
+
 static void add_params(Builder *b, Block *block, Class *built)
 {
     Gen *g = b->g;
@@ -315,6 +317,10 @@ static void add_params(Builder *b, Block *block, Class *built)
                              .segment = -1};
             known->block = block; /* the class may move; graph_build sets this again */
             names_add(g, known->id);
+            b->elems += p->elems;
+            if (b->elems >> MAX_MODEL_LOG2_ELEMS)
+                luaL_error(g->L, "param: up to %s, the model has more than 2^%d elements",
+                           name, MAX_MODEL_LOG2_ELEMS);
         } else if (!p->tied_global || !known->decl->tied_global) {
             luaL_error(g->L,
                        "param: two blocks declare %s; to share one tensor, both say"

@@ -24,6 +24,7 @@ typedef struct Builder {
     Class *flow_class;
     bool trains;           /* an earlier block has a parameter that is not frozen */
     bool ended;            /* a block returned the loss */
+    int64_t elems;         /* of all parameters so far */
     int g_ref, b_ref;      /* registry */
     const char *hint;      /* the requested class name */
     const char *help;      /* help of the next error, or NULL */

@@ -131,7 +131,7 @@ short signed sizeof static struct switch typedef union unsigned void volatile wh
 main and or not end then local function nil in repeat until elseif embed trainer" | sed 's/ $//; s/ /|/g')" |
     { if [ "$FULL" = 1 ]; then cat; else head -n 120; fi; } >"$names/blocks"
 at_least "names of blocks, classes and pieces" "$(wc -l <"$names/blocks")" 100
-# a model has at most 1024 blocks, and the sandbox time for some 500 classes: this many in each
+# a model has at most 1024 blocks: this many in each
 split -l 400 "$names/blocks" "$names/blocks."
 list_of() { # WORDS BLOCKS
     echo "return { words = {"
