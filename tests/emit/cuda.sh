@@ -41,6 +41,16 @@ for choice in mesh.shard=4 wrap=2 prefetch=2 'accumulate="unsharded"' recompute=
     }
     check "cuda: mathematics with $choice" same_cuda
 done
+# A device takes 65,535 blocks along y: what grows with the tokens lies along x.
+within_grid() { # MODEL ARGS...
+    "$FSDPGEN" "$ROOT/tests/models/$1.lua" -o "$WORK/grid" --target cuda --set seq=131072 --set micro_batch=64 \
+        --set global_batch=64 --set leaves=1 --set loss.chunk_tokens=131072 --set model.dim=64 --set model.layers=1 \
+        --set 'dtypes={param="bf16",linear="fp8"}' "${@:2}" >"$WORK/gen.log" 2>&1 || { cat "$WORK/gen.log"; return 1; }
+    tr -s ' \n' ' ' <"$WORK/grid/kernels.c" | grep -o 'rt_launch(rt, &[a-z_0-9]*, [^,]*, [^,]*,' >"$WORK/launches"
+    grep -qF ', 8388608, 1,' "$WORK/launches" && awk -F', ' '$4 + 0 > 65535 { print; n++ } END { exit n > 0 }' "$WORK/launches"
+}
+check "cuda: grids of 8,388,608 tokens, llama" within_grid tiny_llama --set model.head_dim=16 --set model.ffn=96
+check "cuda: grids of 8,388,608 tokens, GPT-2" within_grid tiny_gpt2 --set model.heads=4 --set model.max_positions=131072
 no_kernel() { # an op that has only the cpu's
     cp -r "$ROOT/templates/ops/swiglu" "$WORK/swiglu" && rm "$WORK/swiglu/cuda.cu" &&
         sed -i '/canonical/d' "$WORK/swiglu/op.lua" &&
