@@ -408,18 +408,7 @@ static void infer_output(Infer *in, int i)
 /* The number that one of the rule's functions of n returns. */
 static double number_of(Infer *in, const char *key)
 {
-    double v;
-    int ok;
-
-    ops_push_function(in->L, in->op, key);
-    lua_pushvalue(in->L, in->n_index);
-    lua_call(in->L, 1, 1);
-    v = lua_tonumberx(in->L, -1, &ok);
-    lua_pop(in->L, 1);
-    if (!ok || !isfinite(v) || v < 0 || v > 1e30)
-        luaL_error(in->L, "%s: %s(n) must return a number that is not negative",
-                   in->op->name, key);
-    return v;
+    return infer_number(in->L, in->op, in->n_index, key);
 }
 
 static bool rule_has(Infer *in, const OpRule *op, const char *key)
