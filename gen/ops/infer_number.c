@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* infer_number.c: what a rule counts: flops, bytes. In: one of its functions, and n on the stack.
- * Out: the number. Counts of huge models do not fit Lua's integers, which wrap silently: so the
- * function is also asked with all of n in floats, and where the two differ, floats are right. */
+/* infer_number.c: what a rule counts: flops, bytes. In: one of its functions, and n on
+ * the stack. Out: the number. Counts of huge models do not fit Lua's integers, which wrap
+ * silently: so the function is also asked with all of n in floats, and where the two
+ * differ, floats are right. */
 #include "ops/ops.h"
 
 #include <math.h>
@@ -48,6 +49,7 @@ double infer_number(lua_State *L, const OpRule *op, int n_index, const char *key
     if (fabs(v - floats) > 1e-6 * fabs(floats))
         v = floats;
     if (!ok || !isfinite(v) || v < 0 || v > 1e30)
-        luaL_error(L, "%s: %s(n) must return a number that is not negative", op->name, key);
+        luaL_error(L, "%s: %s(n) must return a number that is not negative", op->name,
+                   key);
     return v;
 }

@@ -22,24 +22,7 @@
 //@   local one = { width = g.width }
 //@   local sums = { dtype = rstd.dtype, name = "part" }
 //@   local scaled = { name = weight, dtype = wq.dtype }
-RT_GLOBAL(${g.threads})
-${fn}_${name}(const ${qkv.type} *qkv, const ${wq.type} *${weight}, const ${rstd.type} *rstd,
-${(" "):rep(#fn + 2 + #name)}const ${dy.type} *dy, ${dx.type} *dx${part})
-{
-    RT_SHARED(${acc}, shared, ${g.warps});
-//@   if not long then
-    ${acc} scale[${g.part}];
-//@   end
-//@   if dwq then
-    ${acc} sum_w[${g.part}] = {};
-//@   end
-//@   if not long then
-    ${load("scale", scaled, "0", g)};
-//@   end
-    for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
-        const int64_t row = i * ${c}, at = row + ${first};
-        const ${acc} r = rstd[i * 2 + ${number}];
-//@   if long then
+//@   local function long_row() -- in two passes
         ${acc} h[${g.width}], e[${g.width}], scale[${g.width}], sum_eh = 0;
 ${each_access(g)}
             ${load("h", qkv, "at + j", one)};
@@ -66,6 +49,26 @@ ${each_access(g)}
             }
             ${store(dx, "at + j", "e", one)};
         }
+//@   end
+RT_GLOBAL(${g.threads})
+${fn}_${name}(const ${qkv.type} *qkv, const ${wq.type} *${weight}, const ${rstd.type} *rstd,
+${(" "):rep(#fn + 2 + #name)}const ${dy.type} *dy, ${dx.type} *dx${part})
+{
+    RT_SHARED(${acc}, shared, ${g.warps});
+//@   if not long then
+    ${acc} scale[${g.part}];
+//@   end
+//@   if dwq then
+    ${acc} sum_w[${g.part}] = {};
+//@   end
+//@   if not long then
+    ${load("scale", scaled, "0", g)};
+//@   end
+    for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
+        const int64_t row = i * ${c}, at = row + ${first};
+        const ${acc} r = rstd[i * 2 + ${number}];
+//@   if long then
+//@     long_row()
 //@   else
         ${acc} h[${g.part}], e[${g.part}], sum_eh = 0;
         ${load("h", qkv, "at", g)};

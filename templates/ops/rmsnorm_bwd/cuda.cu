@@ -9,24 +9,7 @@
 //@ local scale_k = offset == 0 and "scale[k]" or "(scale[k] + " .. lit(offset) .. ")"
 //@ local part = dw and ", " .. acc .. " *part" or ""
 //@ local grads = dw and (", %s *dw, float beta,\n%18schar *workspace"):format(dw.type, "") or ""
-RT_GLOBAL(${g.threads})
-${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
-      const ${dy.type} *dy, ${dx.type} *dx${part})
-{
-    RT_SHARED(${acc}, shared, ${g.warps});
-//@ if not long then
-    ${acc} scale[${g.part}];
-//@ end
-//@ if dw then
-    ${acc} sum_w[${g.part}] = {};
-//@ end
-//@ if not long then
-    ${load("scale", w, "0", g)};
-//@ end
-    for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
-        const int64_t at = i * ${d};
-        const ${acc} r = rstd[i];
-//@ if long then
+//@ local function long_row() -- in two passes
         ${acc} h[${g.width}], e[${g.width}], scale[${g.width}], sum_eh = 0;
 ${each_access(g)}
             ${load("h", x, "at + j", one)};
@@ -53,6 +36,26 @@ ${each_access(g)}
             }
             ${store(dx, "at + j", "e", one)};
         }
+//@ end
+RT_GLOBAL(${g.threads})
+${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
+      const ${dy.type} *dy, ${dx.type} *dx${part})
+{
+    RT_SHARED(${acc}, shared, ${g.warps});
+//@ if not long then
+    ${acc} scale[${g.part}];
+//@ end
+//@ if dw then
+    ${acc} sum_w[${g.part}] = {};
+//@ end
+//@ if not long then
+    ${load("scale", w, "0", g)};
+//@ end
+    for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
+        const int64_t at = i * ${d};
+        const ${acc} r = rstd[i];
+//@ if long then
+//@   long_row()
 //@ else
         ${acc} h[${g.part}], e[${g.part}], sum_eh = 0;
         ${load("h", x, "at", g)};

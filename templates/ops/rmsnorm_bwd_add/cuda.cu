@@ -13,32 +13,7 @@
 //@ local given = (dw and ", &part" or "") .. (s and ", &largest" or "")
 //@ local scale_out = s and (", %s *s"):format(s.type) or ""
 //@ local more = dw and ",\n                  float beta, char *workspace" or s and ", char *workspace" or ""
-//@ if s then
-#include "rt_fp8_device.h"
-//@ end
-RT_GLOBAL(${g.threads})
-${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
-      const ${dy.type} *dy, const ${dres.type} *dres,
-      ${dx.type} *dx${part})
-{
-    RT_SHARED(${acc}, shared, ${g.warps});
-//@ if s then
-    RT_SHARED(int32_t, tops, ${g.warps});
-    int32_t top = 0;
-//@ end
-//@ if not long then
-    ${acc} scale[${g.part}];
-//@ end
-//@ if dw then
-    ${acc} sum_w[${g.part}] = {};
-//@ end
-//@ if not long then
-    ${load("scale", w, "0", g)};
-//@ end
-    for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
-        const int64_t at = i * ${d};
-        const ${acc} r = rstd[i];
-//@ if long then
+//@ local function long_row() -- in two passes
         ${acc} h[${g.width}], e[${g.width}], scale[${g.width}], past[${g.width}], sum_eh = 0;
 ${each_access(g)}
             ${load("h", x, "at + j", one)};
@@ -69,6 +44,34 @@ ${each_access(g)}
             top = rt_fp8_sizes<${g.width}>(top, e);
 //@   end
         }
+//@ end
+//@ if s then
+#include "rt_fp8_device.h"
+//@ end
+RT_GLOBAL(${g.threads})
+${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
+      const ${dy.type} *dy, const ${dres.type} *dres,
+      ${dx.type} *dx${part})
+{
+    RT_SHARED(${acc}, shared, ${g.warps});
+//@ if s then
+    RT_SHARED(int32_t, tops, ${g.warps});
+    int32_t top = 0;
+//@ end
+//@ if not long then
+    ${acc} scale[${g.part}];
+//@ end
+//@ if dw then
+    ${acc} sum_w[${g.part}] = {};
+//@ end
+//@ if not long then
+    ${load("scale", w, "0", g)};
+//@ end
+    for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
+        const int64_t at = i * ${d};
+        const ${acc} r = rstd[i];
+//@ if long then
+//@   long_row()
 //@ else
         ${acc} h[${g.part}], e[${g.part}], past[${g.part}], sum_eh = 0;
         ${load("h", x, "at", g)};
