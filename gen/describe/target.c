@@ -236,6 +236,7 @@ static const Target targets[] = {
         .name = "cuda",
         .kernel_file = "cuda.cu",
         .workspace = "workspace_cuda",
+        .check_op = "check_cuda",
         .kernel_library = &cudnn,
         .budget_field = "target.gpu",
         .outside = "outside: context, libraries (kept)",

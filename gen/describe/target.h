@@ -30,6 +30,8 @@ typedef struct Target {
     const char *kernel_file;  /* in an op's folder: "cpu.c" */
     const char *workspace;    /* the name of its scratch in an op's rule, if it differs from other
                                * targets' ("workspace") */
+    const char *check_op;     /* and of the function that says what the kernel cannot do; NULL: it
+                               * can do all that the op allows */
     const KernelLibrary *kernel_library; /* available to trainers; NULL: none */
     const char *budget_field; /* its value is the budget if the memory is not given */
     const char *outside;      /* what a rank holds beside the arena, as the plan shows it */

@@ -54,6 +54,8 @@
 --                                  ids: of the next one's), n.acc_bytes: of the dtype of sums
 --     workspace_cuda = function(n) return bytes end,   if cuda.cu needs another amount;
 --                                                      workspace_cudnn: cudnn.cu
+--     check_cuda = function(n) return problem end,     what the kernels of cuda.cu cannot do; knows
+--                                                      n.acc_bytes
 --     check_cudnn = function(n) return problem end,    what cuDNN's kernel, which cudnn.cu
 --                                                      launches, cannot do
 --     slow_cudnn = function(n) return reason end,      why "auto" prefers the generated kernel, where
@@ -109,7 +111,7 @@ local keys = {
   evaluates = "string", scaled = "boolean", same_bits = "boolean", inputs = "table", attrs = "table",
   outputs = "table", axes = "table", cuts = "table", in_parts = "table", check = "function",
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
-  check_cudnn = "function", slow_cudnn = "function", flops = "function",
+  check_cuda = "function", check_cudnn = "function", slow_cudnn = "function", flops = "function",
   bytes = "function", bytes_cuda = "function", cost = "string", products = "function",
   products_cuda = "function",
   backward = "function", expands = "function", fp8 = "function", encoded = "function",

@@ -16,6 +16,7 @@
 --   row(cols, x, n, most)   a row held by a block, or by n of its threads: threads, warps,
 --                     part (elements of a thread), whole; most: elements of an access
 --   long_row(cols, x) a row too long for that: threads, warps
+--   each_access(g)    the head of a loop over a thread's accesses to a row: its element `first` is column j
 --   load("v", x, "at", g), store(y, "at", "v", g)
 --                     calls (without ';') of rt_load, or rt_row_load for a row
 --   inside(g, "k", e) e, or 0 if the row has no k-th element
@@ -108,6 +109,13 @@ local function long_row(cols, x, stride)
   return { cols = cols, width = n, threads = threads, warps = threads // 32 }
 end
 
+local function each_access(g)
+  local inside = g.whole and "" or fmt("\n            if (j >= %d)\n                break;", g.cols)
+  return "        RT_UNROLL\n"
+    .. fmt("        for (int first = 0; first < %d; first += %d) {\n", g.part, g.width)
+    .. fmt("            const int j = rt_row_col<%d, %d>(first);", g.threads, g.width) .. inside
+end
+
 local function access(what, x, g, acc)
   return fmt("rt_%s<%s>", g.cols and "row_" .. what or what, concat({
     tags[x.dtype] or error(what .. ": no accesses of " .. tostring(x.dtype), 3),
@@ -183,7 +191,7 @@ end
 local helpers = {
   gemm = matmul_table, kernel = kernel_table,
   width = width, row_threads = row_threads, row_lanes = row_lanes, grid = grid, row = row,
-  long_row = long_row, access = access, oldest_key = oldest_key,
+  long_row = long_row, each_access = each_access, access = access, oldest_key = oldest_key,
   end_query = end_query, padded = padded, scale_kernel = scale_kernel,
   tag = function(x) return tags[x.dtype] end,
   load = function(v, x, at, g) return fmt("%s(%s, %s)", access("load", x, g), v, place(x, at)) end,

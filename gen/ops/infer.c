@@ -408,18 +408,7 @@ static void infer_output(Infer *in, int i)
 /* The number that one of the rule's functions of n returns. */
 static double number_of(Infer *in, const char *key)
 {
-    double v;
-    int ok;
-
-    ops_push_function(in->L, in->op, key);
-    lua_pushvalue(in->L, in->n_index);
-    lua_call(in->L, 1, 1);
-    v = lua_tonumberx(in->L, -1, &ok);
-    lua_pop(in->L, 1);
-    if (!ok || !isfinite(v) || v < 0 || v > 1e30)
-        luaL_error(in->L, "%s: %s(n) must return a number that is not negative",
-                   in->op->name, key);
-    return v;
+    return infer_number(in->L, in->op, in->n_index, key);
 }
 
 static bool rule_has(Infer *in, const OpRule *op, const char *key)
@@ -476,6 +465,31 @@ static int64_t workspace_of(Infer *in, const Node *node)
     return (int64_t)bytes;
 }
 
+/* A Lua error if the rule's function says that something is wrong. */
+static void check_call(Infer *in, const char *key)
+{
+    lua_State *L = in->L;
+
+    ops_push_function(L, in->op, key);
+    lua_pushvalue(L, in->n_index);
+    lua_call(L, 1, 1);
+    if (lua_toboolean(L, -1))
+        luaL_error(L, "%s: %s", in->op->name,
+                   lua_isstring(L, -1) ? lua_tostring(L, -1) : "check failed");
+    lua_pop(L, 1);
+}
+
+/* What the target's own kernel cannot do. */
+static void check_target(Infer *in)
+{
+    const char *key = in->g->model.target->check_op;
+
+    if (!key || !rule_has(in, in->op, key))
+        return;
+    set_sizes(in, in->node);
+    check_call(in, key);
+}
+
 void infer_node(Gen *g, Node *node)
 {
     Infer in;
@@ -484,19 +498,14 @@ void infer_node(Gen *g, Node *node)
     int top = lua_gettop(L);
 
     infer_begin(&in, g, node);
-    if (info->has_check) {
-        ops_push_function(L, node->op, "check");
-        lua_pushvalue(L, in.n_index);
-        lua_call(L, 1, 1);
-        if (lua_toboolean(L, -1))
-            luaL_error(L, "%s: %s", node->op->name,
-                       lua_isstring(L, -1) ? lua_tostring(L, -1) : "check failed");
-        lua_pop(L, 1);
-    }
+    if (info->has_check)
+        check_call(&in, "check");
     for (int i = 0; i < node->op->n_out; i++)
         infer_output(&in, i);
     node->flops = info->has_flops ? number_of(&in, "flops") : 0;
     node->library = library_of(&in, node);
+    if (!node->library)
+        check_target(&in);
     node->workspace_bytes = workspace_of(&in, node);
     lua_settop(L, top);
 }

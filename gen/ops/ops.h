@@ -203,6 +203,8 @@ const char *infer_library_problem(Gen *g, const Node *node);
 const char *infer_library_slow(Gen *g, const Node *node);
 /* Pushes n: dims and attributes by name, the argument of the rule's functions. */
 void infer_push_n(Gen *g, const Node *node);
+/* infer_number.c: what the rule's function `key` counts, of n at that place of the stack. */
+double infer_number(lua_State *L, const OpRule *op, int n_index, const char *key);
 /* infer_dtype.c */
 void infer_input_dtype(const Gen *g, const Node *n, int i); /* a Lua error if the rule takes another */
 Dtype infer_output_dtype(const Gen *g, const Node *n, const Operand *o);

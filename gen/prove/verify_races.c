@@ -38,8 +38,10 @@ enum { MAX_TURNS = 12, MAX_PARTS = 8 };
 
 typedef struct Event {
     int ins, turn, pos; /* pos: number in its stream, from 1 */
-    int *start, *end;   /* clocks, one per explicit rank: by chain, the last event known
-                         * to be past. A chain is a stream of an explicit rank */
+    /* Clocks: by chain, the last event known to be past. A chain is a stream of an
+     * explicit rank. */
+    int *start; /* rank 0's, which the checks ask for */
+    int *end;   /* one per explicit rank; NULL once no event to come can wait for it */
 } Event;
 
 typedef struct Trace {
@@ -51,6 +53,11 @@ typedef struct Trace {
     int ranks, chains; /* explicit ranks: all sets of parts */
     int n;
     Event *e;
+    int *starts; /* one clock per explicit rank, of the event that runs */
+    struct {
+        int **items;
+        int count, cap;
+    } spare; /* what was the end of an event */
 } Trace;
 
 /* What matters about a lifetime to another one that shares bytes with it. */
@@ -68,6 +75,11 @@ static int chain_of(int rank, const Instr *i)
 static int *clock_of(const Trace *t, int *clocks, unsigned rank)
 {
     return clocks + (size_t)rank * (size_t)t->chains;
+}
+
+static size_t clocks_bytes(const Trace *t) /* of all explicit ranks */
+{
+    return sizeof(int) * (size_t)t->ranks * (size_t)t->chains;
 }
 
 static void join(const Trace *t, int *clock, const int *with)
@@ -107,11 +119,7 @@ static void plan_turns(Trace *t, bool evaluated)
     add_turn(t, VARIANT_LOCAL);
     add_turn(t, VARIANT_LAST);
     t->e = gen_alloc(t->g, sizeof *t->e * (size_t)(t->n + 1));
-    for (int k = 0; k < t->n; k++) {
-        size_t n = (size_t)t->ranks * (size_t)t->chains;
-        t->e[k].start = gen_alloc(t->g, sizeof(int) * n);
-        t->e[k].end = gen_alloc(t->g, sizeof(int) * n);
-    }
+    t->starts = gen_alloc(t->g, clocks_bytes(t));
 }
 
 /* Does the collective join explicit ranks q and r? */
@@ -131,14 +139,40 @@ static const Event *event_of(const Trace *t, int turn, int id)
                                               : NULL;
 }
 
+static int *new_end(Trace *t)
+{
+    int *end;
+    if (!t->spare.count)
+        return gen_alloc(t->g, clocks_bytes(t));
+    end = t->spare.items[--t->spare.count];
+    memset(end, 0, clocks_bytes(t));
+    return end;
+}
+
+/* After a turn: only its own events, and the last of each stream, may still be waited
+ * for. */
+static void spare_ends(Trace *t, int turn, Event *const stream_last[N_STREAMS])
+{
+    for (int k = turn > 0 ? t->base[turn - 1] : 0; turn > 0 && k < t->base[turn]; k++) {
+        bool last = false;
+        for (int s = 0; s < N_STREAMS; s++)
+            last = last || stream_last[s] == &t->e[k];
+        if (last)
+            continue;
+        *gen_push(t->g, &t->spare) = t->e[k].end;
+        t->e[k].end = NULL;
+    }
+}
+
 static const char *run_event(Trace *t, Event *e, Event *const stream_last[N_STREAMS],
                              const Event *entry)
 {
     const Instr *i = &t->g->prog.ins.items[e->ins];
     const Event *before = stream_last[i->stream];
     e->pos = before ? before->pos + 1 : 1;
+    memset(t->starts, 0, clocks_bytes(t));
     for (unsigned r = 0; r < (unsigned)t->ranks; r++) {
-        int *start = clock_of(t, e->start, r);
+        int *start = clock_of(t, t->starts, r);
         if (before)
             join(t, start, clock_of(t, before->end, r));
         if (entry && i->variant != VARIANT_END)
@@ -151,12 +185,15 @@ static const char *run_event(Trace *t, Event *e, Event *const stream_last[N_STRE
         }
         start[chain_of((int)r, i)] = 2 * e->pos;
     }
+    e->start = gen_alloc(t->g, sizeof(int) * (size_t)t->chains);
+    memcpy(e->start, t->starts, sizeof(int) * (size_t)t->chains);
+    e->end = new_end(t);
     for (unsigned r = 0; r < (unsigned)t->ranks; r++) {
         int *end = clock_of(t, e->end, r);
-        join(t, end, clock_of(t, e->start, r));
+        join(t, end, clock_of(t, t->starts, r));
         for (unsigned q = 0; q < (unsigned)t->ranks; q++)
             if (joins(t, i, q, r))
-                join(t, end, clock_of(t, e->start, q));
+                join(t, end, clock_of(t, t->starts, q));
         end[chain_of((int)r, i)] = 2 * e->pos + 1;
     }
     return NULL;
@@ -190,6 +227,7 @@ static const char *run_trace(Trace *t)
                                   ins_label(t->g, &t->g->prog.ins.items[last[s]->ins]));
             }
         }
+        spare_ends(t, turn, last);
     }
     return NULL;
 }

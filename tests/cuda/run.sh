@@ -187,6 +187,16 @@ part tiny_parts:compilers turn 1 2 with_nvcc model tiny_parts "$ROOT/tests/model
     --set model.qkv_bias=true --set model.qk_norm_all=true
 part tiny_fp8:compilers turn 0 2 with_nvcc model tiny_fp8 "$ROOT/tests/models/tiny_llama.lua" sm_90a --set seq=32 \
     --set model.dim=64 --set model.head_dim=16 --set model.ffn=96 --set 'dtypes={param="bf16",linear="fp8"}'
+# rows of norms that are too long for registers, at widths where threads hold different numbers of accesses
+wide_norms() {
+    model wide_gpt2 "$ROOT/tests/models/tiny_gpt2.lua" sm_90a --set model.dim="$1" --set model.heads=$(($1 / 128)) \
+        "${wide[@]}"
+    model wide_llama "$ROOT/tests/models/tiny_llama.lua" sm_90a --set model.dim="$1" --set model.heads=$(($1 / 128)) \
+        --set model.kv_heads=$(($1 / 128)) --set model.head_dim=128 --set model.qk_norm_all=true "${wide[@]}"
+}
+wide=(--set 'dtypes={param="bf16"}' --set 'optimizer=sgd{lr=0.1}' --set mesh.shard=256 --set global_batch=256
+    --set leaves=256 --set micro_batch=1 --set model.layers=1)
+part wide:compilers turn 1 2 with_nvcc wide_norms 15360
 part both_axes:compilers with_nvcc drawn_axes
 part budgets:compilers with_nvcc budgets
 part cudnn:compilers with_nvcc cudnn

@@ -41,6 +41,32 @@ for choice in mesh.shard=4 wrap=2 prefetch=2 'accumulate="unsharded"' recompute=
     }
     check "cuda: mathematics with $choice" same_cuda
 done
+# A device takes 65,535 blocks along y: what grows with the tokens lies along x.
+within_grid() { # MODEL ARGS...
+    "$FSDPGEN" "$ROOT/tests/models/$1.lua" -o "$WORK/grid" --target cuda --set seq=131072 --set micro_batch=64 \
+        --set global_batch=64 --set leaves=1 --set loss.chunk_tokens=131072 --set model.dim=64 --set model.layers=1 \
+        --set 'dtypes={param="bf16",linear="fp8"}' "${@:2}" >"$WORK/gen.log" 2>&1 || { cat "$WORK/gen.log"; return 1; }
+    tr -s ' \n' ' ' <"$WORK/grid/kernels.c" | grep -o 'rt_launch(rt, &[a-z_0-9]*, [^,]*, [^,]*,' >"$WORK/launches"
+    grep -qF ', 8388608, 1,' "$WORK/launches" && awk -F', ' '$4 + 0 > 65535 { print; n++ } END { exit n > 0 }' "$WORK/launches"
+}
+check "cuda: grids of 8,388,608 tokens, llama" within_grid tiny_llama --set model.head_dim=16 --set model.ffn=96
+check "cuda: grids of 8,388,608 tokens, GPT-2" within_grid tiny_gpt2 --set model.heads=4 --set model.max_positions=131072
+# What the rules' check_cuda says; the CPU's kernels take such rows.
+too_wide() { # TEXT MODEL ARGS...
+    local args=("$ROOT/tests/models/$2.lua" --set mesh.shard=64 --set global_batch=64 --set leaves=64
+        --set micro_batch=1 --set model.layers=1 --set 'optimizer=sgd{lr=0.1}' "${@:3}")
+    "$FSDPGEN" check "${args[@]}" >"$WORK/err" 2>&1 || { cat "$WORK/err"; return 1; }
+    "$FSDPGEN" check "${args[@]}" --target cuda >"$WORK/err" 2>&1
+    [ $? = 1 ] && grep -qF "error: layers.0: $1, but its kernel for GPUs takes at most" "$WORK/err"
+}
+check "cuda: rmsnorm names its longest row" too_wide 'rmsnorm: rows of 32776 elements' tiny_llama --set model.dim=32776
+check "cuda: so does layernorm" too_wide 'layernorm: rows of 20484 elements' tiny_gpt2 --set model.dim=20484
+check "cuda: qk_norm its longest head" too_wide 'qk_norm: heads of 1538 elements' tiny_llama --set model.head_dim=1538 \
+    --set model.qk_norm=true
+check "cuda: half of it in f64" too_wide 'qk_norm: heads of 770 elements' tiny_llama --set model.head_dim=770 \
+    --set model.qk_norm=true --set 'dtypes={param="f64"}'
+check "cuda: and over all heads" too_wide 'qk_norm: rows of q of 32772 elements' tiny_llama --set model.head_dim=10924 \
+    --set model.qk_norm_all=true
 no_kernel() { # an op that has only the cpu's
     cp -r "$ROOT/templates/ops/swiglu" "$WORK/swiglu" && rm "$WORK/swiglu/cuda.cu" &&
         sed -i '/canonical/d' "$WORK/swiglu/op.lua" &&

@@ -8,6 +8,15 @@ for model in "$ROOT"/models/*.lua; do
         "$FSDPGEN" "$model" --dump=span
 done
 
+# A product of 2^67 flops, more than Lua's integers hold.
+huge() {
+    "$FSDPGEN" "$ROOT/tests/models/tiny_llama.lua" --dump=graph --set model.dim=1048576 --set model.ffn=4194304 \
+        --set model.heads=64 --set model.kv_heads=64 --set model.head_dim=128 --set seq=1048576 --set micro_batch=8 \
+        >"$WORK/huge" 2>&1
+    grep -q 'flops 147573952589676412928$' "$WORK/huge" || { head -n 3 "$WORK/huge"; return 1; }
+}
+check "flops of a huge product do not wrap" huge
+
 # An op's name in C would be a rule that does not live in its folder. Names that are also words
 # (add, bias, embed, linear, an optimizer's) cannot be searched for; what other programs call
 # an activation (gen/hf) is their word, and so are the classes of kernels in files and fields of rates.

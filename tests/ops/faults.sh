@@ -95,6 +95,7 @@ fault attention_bwd cpu.c 's/oldest\[c + ${U}_COLS - 1\]/oldest[c]/' \
 fault attention cpu.c 's/(query - starts\[query\])/(query - starts[0])/' 'chunks are counted from the sequence'
 fault attention_bwd cpu.c 's/"query \/ " .. chunk/"(query + 1) \/ " .. chunk/' \
     'a chunk of the backward begins a query early'
+fault attention cpu.c 's/window < seq and window or 0/window/' 'a window of 2^31 among ints'
 fault attention cpu.c 's/a->sum\[i\] = ${sinks and 1 or 0}/a->sum[i] = 0/' 'a sink without its part of the sum'
 fault attention_sinks_bwd op.lua 's/-share \* delta/share * delta/' 'the sign of the gradient of sinks'
 fault attention_sinks_bwd cpu.c 's/at \* ${wide}, ${wide}/at * ${wide}, ${wide} - 1/' 'a head less its last element'
@@ -130,6 +131,7 @@ if command -v g++ >/dev/null; then
     fault attention cuda.cu 's/lane % 4 == 0 ? 1 : 0/1/' 'a sink that counts four times'
     fault attention cuda.cu 's/fold and 1 \/ scale or/false or/' 'a sink in other units than scores'
     fault attention_bwd cuda.cu 's/own + 15 > first/own > first/' 'an edge is not masked'
+    fault attention_bwd cuda.cu 's/window < seq and window or 0/window/' 'a window of 2^31 among ints'
     fault attention_bwd cuda.cu 's/lse2 += ${stride};//' 'another head, but its lse'
     fault colsum cuda.cu 's/    rt_block_sync();//' 'a barrier before sums are read is missing'
     fault embed_bwd cuda.cu 's/id + 1 : id/id : id/' 'two tokens of one id in one place'

@@ -20,6 +20,7 @@
 //@ -- With a softcap, products become tanh(product * scale / softcap) first; scores are softcap of it.
 //@ local of_score = lit(softcap > 0 and softcap or scale)
 //@ local chunk = key_chunk < seq and key_chunk or 0 -- one chunk cuts nothing
+//@ local window = window < seq and window or 0 -- one that has all keys hides none
 //@ local listed = starts or chunk > 0 -- a table has the first key that each query sees
 //@ local start = starts and "starts[query]" or "query / " .. chunk .. " * " .. chunk
 //@ if starts and chunk > 0 then start = "query - (query - starts[query]) % " .. chunk end

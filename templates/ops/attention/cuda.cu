@@ -26,6 +26,7 @@
 //@   return lit(softcap * by) .. " * rt_tanh" .. f .. "(" .. s .. " * " .. lit(scale / softcap) .. ")"
 //@ end
 //@ local chunk = key_chunk < seq and key_chunk or 0 -- one chunk cuts nothing
+//@ local window = window < seq and window or 0 -- one that has all keys hides none
 //@ local masked = starts or window > 0 or chunk > 0
 //@ -- How many rows of a tile are there: loads take it only where tiles do not divide the sequence.
 //@ local function there(rows, left) return seq % rows == 0 and "" or ", " .. left end

@@ -2,6 +2,7 @@
 //@ -- attention, by cuDNN: all sequences and heads at once. The values of lse lie together by
 //@ -- heads, as attention_bwd/cudnn.cu reads them.
 //@ local row, o_row = (heads + 2 * kv_heads) * head_dim, heads * head_dim
+//@ local window = window < seq and window or 0 -- one that has all keys hides none
 //@ local k, v = heads * head_dim, (heads + kv_heads) * head_dim
 //@ host
 static RtAttention ${fn}_plan = {

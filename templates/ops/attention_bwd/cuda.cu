@@ -49,6 +49,7 @@
 //@ local starts_in = starts and "const int32_t *starts, " or ""
 //@ local starts_of = starts and "starts, " or ""
 //@ local chunk = key_chunk < seq and key_chunk or 0 -- one chunk cuts nothing
+//@ local window = window < seq and window or 0 -- one that has all keys hides none
 //@ local masked = starts or window > 0 or chunk > 0
 //@ -- How many rows of a tile are there: loads take it only where tiles do not divide the sequence.
 //@ local function there(rows, left) return seq % rows == 0 and "" or ", " .. left end

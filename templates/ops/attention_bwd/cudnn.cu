@@ -16,6 +16,7 @@
 //@     repeat kv = kv - 1 until kv_heads % kv == 0
 //@ end
 //@ assert(bytes() == workspace, "the planned workspace is of another slice")
+//@ local window = window < seq and window or 0 -- one that has all keys hides none
 //@ local of_k, of_v = heads * head_dim, (heads + kv_heads) * head_dim
 //@ host
 static RtAttention ${fn}_plan = {

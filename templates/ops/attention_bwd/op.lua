@@ -19,6 +19,12 @@ local function visible_pairs(n)
     return n.seq // chunk * of(chunk) + of(n.seq % chunk)
 end
 
+-- Of a case; one that is longer than the sequence becomes one that no int holds.
+local function drawn_window(r, seq)
+    local window = r(0, 1) * r(1, 45)
+    return window > seq and 1 << 31 or window
+end
+
 return op {
     arithmetic = 1,
     doc = "gradient of attention",
@@ -156,7 +162,7 @@ return op {
         return {
             t = s * r(1, 2), c = (h + 2 * kv) * hd, e = h * hd, h = h,
             heads = h, kv_heads = kv, head_dim = hd,
-            seq = s, window = r(0, 1) * r(1, 45), scale = (r(1, 6) == 1 and -1 or 1) / math.sqrt(hd),
+            seq = s, window = drawn_window(r, s), scale = (r(1, 6) == 1 and -1 or 1) / math.sqrt(hd),
             inputs = function(n, r, make)
                 return { starts = r(0, 1) == 1 and make.starts(n.t, n.seq) or nil }
             end,

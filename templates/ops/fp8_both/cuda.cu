@@ -3,12 +3,13 @@
 //@ local w = width(16, x)
 //@ local each = math.max(w, 4)
 //@ local lanes, ragged = 64 // each, t % 64 > 0 or k % 64 > 0
+//@ local squares = (k + 63) // 64 -- beside each other
 #include "rt_fp8_device.h"
 RT_GLOBAL(256)
 ${fn}(const ${x.type} *x, const ${acc} *s, uint8_t *q, uint8_t *qt)
 {
     RT_SHARED(uint8_t, part, 64 * RT_FP8_ROW);
-    const int column = blockIdx.x * 64, row = blockIdx.y * 64;
+    const int row = blockIdx.x / ${squares} * 64, column = blockIdx.x % ${squares} * 64;
     const int i = threadIdx.x / ${lanes}, j = threadIdx.x % ${lanes} * ${each};
     const float inverse = (float)(1 / *s);
     RT_UNROLL
@@ -43,5 +44,5 @@ ${kernel(fn, 256)}
 /* q[${t}, ${k}] = x / s in ${to}, qt[${k}, ${t}] = q^T */
 static void ${fn}(Rt *rt, const ${x.type} *x, const ${acc} *s, uint8_t *q, uint8_t *qt)
 {
-    rt_launch(rt, &${fn}_kernel, ${(k + 63) // 64}, ${(t + 63) // 64}, (void *[]){ &x, &s, &q, &qt });
+    rt_launch(rt, &${fn}_kernel, ${(t + 63) // 64 * squares}, 1, (void *[]){ &x, &s, &q, &qt });
 }

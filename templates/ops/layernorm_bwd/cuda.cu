@@ -2,19 +2,53 @@
 //@ -- layernorm_bwd: blocks take rows in turn, one at a time in registers, and keep what their
 //@ -- rows add to dw and db; then the blocks' sums in order.
 //@ local g = row(d, x)
-//@ local long = g.part > 16 -- too much for registers: read again, from the cache
+//@ local long = g.part * acc_bytes > 64 -- too much for registers: read twice, an access at a time
+//@ local one = { width = g.width }
 //@ local blocks = dw and workspace // (2 * d * acc_bytes) or t -- a row each, without sums
 //@ local to = dw and { dtype = dw.dtype, type = dw.type, name = "to" }
 //@ local sums = { dtype = rstd.dtype, name = "part" }
 //@ local part = dw and ", " .. acc .. " *part" or ""
 //@ local grads = dw and (", %s *dw, %s *db, float beta,\n%18schar *workspace"):format(
 //@     dw.type, db.type, "") or ""
+//@ local function long_row() -- in two passes
+        ${acc} h[${g.width}], e[${g.width}], scale[${g.width}], sum_e = 0, sum_eh = 0;
+${each_access(g)}
+            ${load("h", x, "at + j", one)};
+            ${load("e", dy, "at + j", one)};
+            ${load("scale", w, "j", one)};
+            for (int k = 0; k < ${g.width}; k++) {
+                h[k] = (h[k] - m) * r;
+//@   if dw then
+                sum_w[first + k] += e[k] * h[k];
+                sum_b[first + k] += e[k];
+//@   end
+                e[k] *= scale[k];
+                sum_e += e[k];
+                sum_eh += e[k] * h[k];
+            }
+        }
+        const ${acc} mean_e = rt_block_sum<${g.threads}>(sum_e, shared) / ${d};
+        const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${d};
+${each_access(g)}
+            ${load("h", x, "at + j", one)};
+            ${load("e", dy, "at + j", one)};
+            ${load("scale", w, "j", one)};
+            for (int k = 0; k < ${g.width}; k++) {
+                h[k] = (h[k] - m) * r;
+                e[k] *= scale[k];
+                e[k] = r * (e[k] - mean_e - h[k] * mean_eh);
+            }
+            ${store(dx, "at + j", "e", one)};
+        }
+//@ end
 RT_GLOBAL(${g.threads})
 ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
       const ${rstd.type} *rstd, const ${dy.type} *dy, ${dx.type} *dx${part})
 {
     RT_SHARED(${acc}, shared, ${g.warps});
+//@ if not long then
     ${acc} scale[${g.part}];
+//@ end
 //@ if dw then
     ${acc} sum_w[${g.part}] = {}, sum_b[${g.part}] = {};
 //@ end
@@ -24,12 +58,12 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
     for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
         const int64_t at = i * ${d};
         const ${acc} m = mean[i], r = rstd[i];
+//@ if long then
+//@   long_row()
+//@ else
         ${acc} h[${g.part}], e[${g.part}], sum_e = 0, sum_eh = 0;
         ${load("h", x, "at", g)};
         ${load("e", dy, "at", g)};
-//@ if long then
-        ${load("scale", w, "0", g)};
-//@ end
         for (int k = 0; k < ${g.part}; k++) {
             h[k] = (h[k] - m) * r;
 //@ if dw then
@@ -42,18 +76,10 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
         }
         const ${acc} mean_e = rt_block_sum<${g.threads}>(sum_e, shared) / ${d};
         const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${d};
-//@ if long then
-        ${load("h", x, "at", g)};
-        ${load("e", dy, "at", g)};
-        ${load("scale", w, "0", g)};
-        for (int k = 0; k < ${g.part}; k++) {
-            h[k] = (h[k] - m) * r;
-            e[k] *= scale[k];
-        }
-//@ end
         for (int k = 0; k < ${g.part}; k++)
             e[k] = r * (e[k] - mean_e - h[k] * mean_eh);
         ${store(dx, "at", "e", g)};
+//@ end
     }
 //@ if dw then
     part += (int64_t)blockIdx.x * ${d};

@@ -52,6 +52,15 @@ return op {
                 n.c, (n.heads + 2 * n.kv_heads) * n.head_dim)
         end
     end,
+    -- A block holds a row in registers, or sums of both weights for a head in its gradient's shared
+    -- memory, which has 48 KiB.
+    check_cuda = function(n)
+        local most = n.over_all and (n.acc_bytes == 8 and 14336 or 32768) or 6144 // n.acc_bytes
+        if wide_q(n) > most then
+            return ("%s of %d elements, but its kernel for GPUs takes at most %d"):format(
+                n.over_all and "rows of q" or "heads", wide_q(n), most)
+        end
+    end,
     flops = function(n) return 4 * n.t * (n.heads + n.kv_heads) * n.head_dim end,
     backward = function(g, n, d)
         local dx, dwq, dwk = g.qk_norm_bwd {

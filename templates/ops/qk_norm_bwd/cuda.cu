@@ -18,21 +18,58 @@
 //@ -- The gradient of the norm of `cols` columns from `first` on; the last one passes v on.
 //@ local function norm(name, cols, first, weight, number)
 //@   local g = row(cols, qkv, nil, width(head_dim, qkv))
+//@   local long = g.part * acc_bytes > 64 -- too much for registers: read twice, an access at a time
+//@   local one = { width = g.width }
 //@   local sums = { dtype = rstd.dtype, name = "part" }
 //@   local scaled = { name = weight, dtype = wq.dtype }
+//@   local function long_row() -- in two passes
+        ${acc} h[${g.width}], e[${g.width}], scale[${g.width}], sum_eh = 0;
+${each_access(g)}
+            ${load("h", qkv, "at + j", one)};
+            ${load("e", dy, "at + j", one)};
+            ${load("scale", scaled, "j", one)};
+            for (int k = 0; k < ${g.width}; k++) {
+                h[k] *= r;
+//@     if dwq then
+                sum_w[first + k] += e[k] * h[k];
+//@     end
+                e[k] *= ${scale_k};
+                sum_eh += e[k] * h[k];
+            }
+        }
+        const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${cols};
+${each_access(g)}
+            ${load("h", qkv, "at + j", one)};
+            ${load("e", dy, "at + j", one)};
+            ${load("scale", scaled, "j", one)};
+            for (int k = 0; k < ${g.width}; k++) {
+                h[k] *= r;
+                e[k] *= ${scale_k};
+                e[k] = r * (e[k] - h[k] * mean_eh);
+            }
+            ${store(dx, "at + j", "e", one)};
+        }
+//@   end
 RT_GLOBAL(${g.threads})
 ${fn}_${name}(const ${qkv.type} *qkv, const ${wq.type} *${weight}, const ${rstd.type} *rstd,
 ${(" "):rep(#fn + 2 + #name)}const ${dy.type} *dy, ${dx.type} *dx${part})
 {
     RT_SHARED(${acc}, shared, ${g.warps});
+//@   if not long then
     ${acc} scale[${g.part}];
+//@   end
 //@   if dwq then
     ${acc} sum_w[${g.part}] = {};
 //@   end
+//@   if not long then
     ${load("scale", scaled, "0", g)};
+//@   end
     for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
         const int64_t row = i * ${c}, at = row + ${first};
         const ${acc} r = rstd[i * 2 + ${number}];
+//@   if long then
+//@     long_row()
+//@   else
         ${acc} h[${g.part}], e[${g.part}], sum_eh = 0;
         ${load("h", qkv, "at", g)};
         ${load("e", dy, "at", g)};
@@ -48,6 +85,7 @@ ${(" "):rep(#fn + 2 + #name)}const ${dy.type} *dy, ${dx.type} *dx${part})
         for (int k = 0; k < ${g.part}; k++)
             e[k] = r * (e[k] - h[k] * mean_eh);
         ${store(dx, "at", "e", g)};
+//@   end
 //@   if number == 1 then
         for (int j = threadIdx.x * ${g.width}; j < ${cols}; j += ${g.threads * g.width})
             rt_copy<${g.width}>(dx + row + ${first + cols} + j, dy + row + ${first + cols} + j);

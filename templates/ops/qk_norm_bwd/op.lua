@@ -99,6 +99,8 @@ return op {
         local h = kv * r(1, 3)
         local t = r(1, 20)
         local over_all = (t + hd) % 4 == 3
+        -- rows of q, and in f64 of k, that are more than the threads of a block keep in registers
+        if over_all and t > 16 then t, kv, h, hd = t % 4 + 1, 3, 9, 920 + hd end
         return {
             t = t, c = (h + 2 * kv) * hd, hd = over_all and h * hd or hd,
             m = over_all and 2 or h + kv, heads = h, kv_heads = kv, head_dim = hd,

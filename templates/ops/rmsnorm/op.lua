@@ -13,6 +13,12 @@ return op {
     axes = { t = "parallel", d = "reduction" },
     cuts = { t = {} },
     scale_of = { y = function(n) return n.t end },
+    check_cuda = function(n) -- a block holds a row in registers
+        local most = n.acc_bytes == 8 and 14336 or 32768
+        if n.d > most then
+            return ("rows of %d elements, but its kernel for GPUs takes at most %d"):format(n.d, most)
+        end
+    end,
     flops = function(n) return 4 * n.t * n.d end,
     backward = function(g, n, d)
         local dx, dw = g.rmsnorm_bwd { n.x, n.w, n.rstd, d.y, offset = n.offset }

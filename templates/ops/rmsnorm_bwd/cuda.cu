@@ -2,18 +2,49 @@
 //@ -- rmsnorm_bwd: blocks take rows in turn, one at a time in registers, and keep what their
 //@ -- rows add to dw; then the blocks' sums in order.
 //@ local g = row(d, x)
-//@ local long = g.part > 16 -- too much for registers: read again, from the cache
+//@ local long = g.part * acc_bytes > 64 -- too much for registers: read twice, an access at a time
+//@ local one = { width = g.width }
 //@ local blocks = dw and workspace // (d * acc_bytes) or t -- a row each, without sums
 //@ local sums = { dtype = rstd.dtype, name = "part" }
 //@ local scale_k = offset == 0 and "scale[k]" or "(scale[k] + " .. lit(offset) .. ")"
 //@ local part = dw and ", " .. acc .. " *part" or ""
 //@ local grads = dw and (", %s *dw, float beta,\n%18schar *workspace"):format(dw.type, "") or ""
+//@ local function long_row() -- in two passes
+        ${acc} h[${g.width}], e[${g.width}], scale[${g.width}], sum_eh = 0;
+${each_access(g)}
+            ${load("h", x, "at + j", one)};
+            ${load("e", dy, "at + j", one)};
+            ${load("scale", w, "j", one)};
+            for (int k = 0; k < ${g.width}; k++) {
+                h[k] *= r;
+//@   if dw then
+                sum_w[first + k] += e[k] * h[k];
+//@   end
+                e[k] *= ${scale_k};
+                sum_eh += e[k] * h[k];
+            }
+        }
+        const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${d};
+${each_access(g)}
+            ${load("h", x, "at + j", one)};
+            ${load("e", dy, "at + j", one)};
+            ${load("scale", w, "j", one)};
+            for (int k = 0; k < ${g.width}; k++) {
+                h[k] *= r;
+                e[k] *= ${scale_k};
+                e[k] = r * (e[k] - h[k] * mean_eh);
+            }
+            ${store(dx, "at + j", "e", one)};
+        }
+//@ end
 RT_GLOBAL(${g.threads})
 ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
       const ${dy.type} *dy, ${dx.type} *dx${part})
 {
     RT_SHARED(${acc}, shared, ${g.warps});
+//@ if not long then
     ${acc} scale[${g.part}];
+//@ end
 //@ if dw then
     ${acc} sum_w[${g.part}] = {};
 //@ end
@@ -23,12 +54,12 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
     for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
         const int64_t at = i * ${d};
         const ${acc} r = rstd[i];
+//@ if long then
+//@   long_row()
+//@ else
         ${acc} h[${g.part}], e[${g.part}], sum_eh = 0;
         ${load("h", x, "at", g)};
         ${load("e", dy, "at", g)};
-//@ if long then
-        ${load("scale", w, "0", g)};
-//@ end
         for (int k = 0; k < ${g.part}; k++) {
             h[k] *= r;
 //@ if dw then
@@ -38,18 +69,10 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
             sum_eh += e[k] * h[k];
         }
         const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${d};
-//@ if long then
-        ${load("h", x, "at", g)};
-        ${load("e", dy, "at", g)};
-        ${load("scale", w, "0", g)};
-        for (int k = 0; k < ${g.part}; k++) {
-            h[k] = h[k] * r;
-            e[k] *= ${scale_k};
-        }
-//@ end
         for (int k = 0; k < ${g.part}; k++)
             e[k] = r * (e[k] - h[k] * mean_eh);
         ${store(dx, "at", "e", g)};
+//@ end
     }
 //@ if dw then
     ${store(sums, "(int64_t)blockIdx.x * " .. d, "sum_w", g)};

@@ -2,7 +2,8 @@
 //@ -- rmsnorm_bwd_add: dx may be dres. As rmsnorm_bwd, whose dx is rounded before dres is
 //@ -- added.
 //@ local g = row(d, x)
-//@ local long = g.part > 16 -- too much for registers: read again, from the cache
+//@ local long = g.part * acc_bytes > 64 -- too much for registers: read twice, an access at a time
+//@ local one = { width = g.width }
 //@ local room = s and workspace - 4 * t or workspace
 //@ local blocks = dw and room // (d * acc_bytes) or t -- a row each, without sums
 //@ local sums = { dtype = rstd.dtype, name = "part" }
@@ -12,6 +13,38 @@
 //@ local given = (dw and ", &part" or "") .. (s and ", &largest" or "")
 //@ local scale_out = s and (", %s *s"):format(s.type) or ""
 //@ local more = dw and ",\n                  float beta, char *workspace" or s and ", char *workspace" or ""
+//@ local function long_row() -- in two passes
+        ${acc} h[${g.width}], e[${g.width}], scale[${g.width}], past[${g.width}], sum_eh = 0;
+${each_access(g)}
+            ${load("h", x, "at + j", one)};
+            ${load("e", dy, "at + j", one)};
+            ${load("scale", w, "j", one)};
+            for (int k = 0; k < ${g.width}; k++) {
+                h[k] *= r;
+//@   if dw then
+                sum_w[first + k] += e[k] * h[k];
+//@   end
+                e[k] *= ${scale_k};
+                sum_eh += e[k] * h[k];
+            }
+        }
+        const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${d};
+${each_access(g)}
+            ${load("h", x, "at + j", one)};
+            ${load("e", dy, "at + j", one)};
+            ${load("scale", w, "j", one)};
+            ${load("past", dres, "at + j", one)};
+            for (int k = 0; k < ${g.width}; k++) {
+                h[k] *= r;
+                e[k] *= ${scale_k};
+                e[k] = past[k] + ${rnd(dx, "r * (e[k] - h[k] * mean_eh)")};
+            }
+            ${store(dx, "at + j", "e", one)};
+//@   if s then
+            top = rt_fp8_sizes<${g.width}>(top, e);
+//@   end
+        }
+//@ end
 //@ if s then
 #include "rt_fp8_device.h"
 //@ end
@@ -25,7 +58,9 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
     RT_SHARED(int32_t, tops, ${g.warps});
     int32_t top = 0;
 //@ end
+//@ if not long then
     ${acc} scale[${g.part}];
+//@ end
 //@ if dw then
     ${acc} sum_w[${g.part}] = {};
 //@ end
@@ -35,14 +70,13 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
     for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
         const int64_t at = i * ${d};
         const ${acc} r = rstd[i];
+//@ if long then
+//@   long_row()
+//@ else
         ${acc} h[${g.part}], e[${g.part}], past[${g.part}], sum_eh = 0;
         ${load("h", x, "at", g)};
         ${load("e", dy, "at", g)};
-//@ if long then
-        ${load("scale", w, "0", g)};
-//@ else
         ${load("past", dres, "at", g)};
-//@ end
         for (int k = 0; k < ${g.part}; k++) {
             h[k] *= r;
 //@ if dw then
@@ -52,21 +86,12 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
             sum_eh += e[k] * h[k];
         }
         const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${d};
-//@ if long then
-        ${load("h", x, "at", g)};
-        ${load("e", dy, "at", g)};
-        ${load("scale", w, "0", g)};
-        ${load("past", dres, "at", g)};
-        for (int k = 0; k < ${g.part}; k++) {
-            h[k] = h[k] * r;
-            e[k] *= ${scale_k};
-        }
-//@ end
         for (int k = 0; k < ${g.part}; k++)
             e[k] = past[k] + ${rnd(dx, "r * (e[k] - h[k] * mean_eh)")};
         ${store(dx, "at", "e", g)};
-//@ if s then
+//@   if s then
         top = rt_fp8_sizes<${g.part}>(top, e);
+//@   end
 //@ end
     }
 //@ if s then

@@ -9,7 +9,7 @@ ${fn}(const ${x.type} *x, ${y.type} *y)
     const int64_t first = (int64_t)(blockIdx.x / ${seq}) * ${heads * seq} + blockIdx.x % ${seq};
     const int64_t from = (int64_t)blockIdx.x * ${c};
     for (int j = threadIdx.x * ${w}; j < ${c}; j += ${threads * w}) {
-        const int h = j / ${hd};
+        const int64_t h = j / ${hd}; /* h * seq may exceed an int */
         rt_copy<${w}>(y + (first + h * ${seq}) * ${hd} + j - h * ${hd}, x + from + j);
     }
 }
