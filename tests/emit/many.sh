@@ -5,7 +5,8 @@ many=$WORK/many
 mkdir -p "$many"
 cat >"$many/many.lua" <<'LUA'
 return arch {
-  name = "many", fields = { { "vocab", "int" }, { "dim", "int" }, { "blocks", "int" }, { "shared", "int" } },
+  name = "many", fields = { { "vocab", "int" }, { "dim", "int" }, { "blocks", "int" }, { "shared", "int" },
+             { "norms", "int", default = 1 } },
   build = function(m, b)
     local x = b:block("embed", "embed", "model.", function(g)
       return g.embed { g:tokens(), g:param { "embed.weight", { m.vocab, m.dim }, init = "normal", std = 0.5 } }
@@ -16,7 +17,8 @@ return arch {
     for i = 1, m.blocks do
       x = b:block("l" .. i, "l" .. i, "l" .. i .. ".", function(g, x)
         local w = i <= m.shared and weight(g, i) or g:param { "w", { m.dim }, init = "ones" }
-        return (g.rmsnorm { x, w, eps = 1e-5 + i * 1e-7 })
+        for _ = 1, m.norms do x = g.rmsnorm { x, w, eps = 1e-5 + i * 1e-7 } end
+        return x
       end, x)
     end
     b:block("head", "head", "", function(g, x)
@@ -37,3 +39,10 @@ for file in step bind; do
     check "and $file.c compiles" gcc $strict -I"$many/shared/runtime" "$many/shared/$file.c"
 done
 check "1,022 classes" "$FSDPGEN" "$many/model.lua" --set model.blocks=1020 --set model.shared=0 -o "$many/classes"
+fits_no_rank() {
+    "$FSDPGEN" plan "$many/model.lua" --set model.blocks=50 --set model.shared=0 --set model.norms=100 --set seq=1048576 \
+        --set model.dim=65536 --set micro_batch=1024 --set global_batch=1024 --set mesh.shard=1 \
+        --set 'dtypes={param="f64",reduce="f64",master="f64",moments="f64"}' >"$WORK/many.log" 2>&1
+    test $? = 1 && grep -q 'error: a rank needs more than 2^60 bytes' "$WORK/many.log"
+}
+check "sums of sizes beyond 64 bits" fits_no_rank
