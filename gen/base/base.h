@@ -64,6 +64,11 @@ _Noreturn void gen_die_(const char *file, int line, const char *fmt, ...)
 static inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 static inline int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+/* Kernels have their numbers in f32: not what is 0 there, or infinite. */
+static inline bool number_fits_f32(double x)
+{
+    return x == 0 || (x >= 1.2e-38 && x <= 3.4e38) || (x <= -1.2e-38 && x >= -3.4e38);
+}
 
 /* Growing text, arena-owned. */
 typedef struct Text { char *s; size_t len, cap; Gen *g; } Text;

@@ -94,6 +94,12 @@ static bool check_range(Check *c, const Field *f, const char *path, Site site)
         check_error(c, site.pos, help, "%s: %s is too large", path, check_show(c->g, -1));
         return false;
     }
+    if (f->type == FIELD_NUMBER && !number_fits_f32(v)) {
+        check_error(c, site.pos, "use a number between 1.2e-38 and 3.4e38",
+                    "%s: kernels compute in f32, which does not hold %s", path,
+                    check_show(c->g, -1));
+        return false;
+    }
     return true;
 }
 

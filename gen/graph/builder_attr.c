@@ -32,7 +32,7 @@ void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index,
         break;
     case ATTR_NUM:
         a->num = lua_tonumberx(L, index, &ok);
-        ok = ok && lua_type(L, index) == LUA_TNUMBER && isfinite(a->num);
+        ok = ok && lua_type(L, index) == LUA_TNUMBER && number_fits_f32(a->num);
         if (a->num == 0)
             a->num = 0; /* +0 and -0 become one zero */
         break;
@@ -48,7 +48,7 @@ void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index,
     if (!ok)
         luaL_error(L, "%s: %s must be %s, not %s", op->name, a->key,
                    a->type == ATTR_INT   ? "a whole number"
-                   : a->type == ATTR_NUM ? "a finite number"
+                   : a->type == ATTR_NUM ? "a number that f32 holds"
                    : a->type == ATTR_STR ? "a short plain string"
                                          : "true or false",
                    builder_show(b->g, L, index));
