@@ -45,8 +45,11 @@ static bool make_folder(Folder *f)
         if (*p != '/')
             continue;
         *p = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            break;
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+            folder_complain(f, NULL, NULL, "cannot make the folder %s: %s", path,
+                            strerror(errno));
+            return false;
+        }
         *p = '/';
     }
     f->created = mkdir(f->dir, 0777) == 0;

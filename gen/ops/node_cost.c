@@ -59,7 +59,12 @@ static Product product_at(lua_State *L, const OpRule *op)
         lua_rawgeti(L, -1, i + 2);
         *size[i] = i == 3 && lua_isnil(L, -1) ? 1 : lua_tointeger(L, -1);
         lua_pop(L, 1);
-        if (p.form == N_FORMS || *size[i] < 1 || *size[i] > INT32_MAX)
+        if (p.form != N_FORMS && *size[i] > INT32_MAX)
+            luaL_error(L,
+                       "%s: a product of more than 2147483647 rows or columns: use "
+                       "smaller sizes",
+                       op->name);
+        if (p.form == N_FORMS || *size[i] < 1)
             luaL_error(L,
                        "%s: a product is { \"nt\", m, n, k } with sizes of 1 or more; "
                        "forms are nt, nn, tn",

@@ -237,6 +237,15 @@ static bool is_description(const char *word)
     return n > 4 && !strcmp(word + n - 4, ".lua");
 }
 
+/* The name goes into a comment of the description and into commands to be copied. */
+static bool is_plain(const char *word)
+{
+    for (const char *c = word; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return false;
+    return true;
+}
+
 int init_run(Gen *g)
 {
     const char *word = g->opt.input ? g->opt.input : "";
@@ -247,6 +256,11 @@ int init_run(Gen *g)
     int code;
 
     gen_require(template, "init: no template %s", arch);
+    if (!is_plain(word)) {
+        print_line(stderr, "fsdpgen: error: ", "init %s: the name has control characters",
+                   word);
+        return EXIT_USAGE;
+    }
     if (is_description(word)) {
         in.folder = slash ? gen_strndup(g, word, (size_t)(slash - word) + 1) : "";
         in.file = slash ? slash + 1 : word;

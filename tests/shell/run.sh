@@ -245,6 +245,8 @@ init() {
     cd "$WORK" || exit 70
     local arch target file
     "$FSDPGEN" init mine/first.lua >"$WORK/out" 2>"$WORK/err" || bad "init" "$WORK/err"
+    "$FSDPGEN" init $'mine/x\nos.lua' >"$WORK/out2" 2>"$WORK/err2"
+    check "init: a name with a newline" test $? = 2 -a ! -s "$WORK/out2"
     check "init: says what is next" grep -qx '  fsdpgen first.lua -o build/first' "$WORK/out"
     check "init: the description is the template" cmp mine/first.lua \
         <(sed 's/${file}/first.lua/; s/${name}/first/; s/${param}/f32/; s/${shard}/2/; s/${target}/target = cpu {},/' \
