@@ -443,6 +443,7 @@ static const char *scratch_call(Steps *s, const Binder *b)
 static void push_slabs(Steps *s)
 {
     lua_State *L = s->e->L;
+    const char **calls = gen_alloc(s->g, sizeof *calls * (size_t)(s->binders.count + 1));
     int n = 0;
 
     lua_newtable(L);
@@ -451,13 +452,11 @@ static void push_slabs(Steps *s)
         const char *call = scratch_call(s, b);
         bool seen = !call;
 
-        for (int i = 0; i < k && !seen; i++) {
-            const char *before = scratch_call(s, &s->binders.items[i]);
-
-            seen = before && !strcmp(before, call);
-        }
+        for (int i = 0; i < n && !seen; i++)
+            seen = !strcmp(calls[i], call);
         if (seen)
             continue;
+        calls[n] = call;
         scratch_push(s->e, b->cls, b->span->phase);
         lua_rawseti(L, -2, ++n);
     }
