@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xbf860763483b641c || TRAINER_IDENTITY != 0xf6e792c9485268b0
+#if MATH_IDENTITY != 0xbf860763483b641c || TRAINER_IDENTITY != 0x5d227247834a64f8
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xbf860763483b641c || TRAINER_IDENTITY != 0xf6e792c9485268b0
+#if MATH_IDENTITY != 0xbf860763483b641c || TRAINER_IDENTITY != 0x5d227247834a64f8
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xf6e792c9485268b0
+#if TRAINER_IDENTITY != 0x5d227247834a64f8
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x2d46b5d2c70ab47c || TRAINER_IDENTITY != 0x2c1e1e84a5ab0bf4
+#if MATH_IDENTITY != 0x2d46b5d2c70ab47c || TRAINER_IDENTITY != 0xe1d774e9c435199c
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

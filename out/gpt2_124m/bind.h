@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x2d46b5d2c70ab47c || TRAINER_IDENTITY != 0x2c1e1e84a5ab0bf4
+#if MATH_IDENTITY != 0x2d46b5d2c70ab47c || TRAINER_IDENTITY != 0xe1d774e9c435199c
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

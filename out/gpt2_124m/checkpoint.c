@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x2c1e1e84a5ab0bf4
+#if TRAINER_IDENTITY != 0xe1d774e9c435199c
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

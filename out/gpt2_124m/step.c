@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x2d46b5d2c70ab47c || TRAINER_IDENTITY != 0x2c1e1e84a5ab0bf4
+#if MATH_IDENTITY != 0x2d46b5d2c70ab47c || TRAINER_IDENTITY != 0xe1d774e9c435199c
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -290,114 +290,114 @@ static void backward_last(Rt *rt, float beta)
                       SCRATCH_LAYERS_11_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_11, GRAD_ACCUM_LAYERS_11,
                             GRAD_SHARD_LAYERS_11);
+    rt_all_gather_start(rt, SEG_LAYERS_9, GATHERED_LAYERS_9_BACKWARD);
     rt_wait_reduce(rt, SEG_HEAD);          /* the gradient of head is summed over ranks */
     rt_merge_segment(rt, SEG_HEAD);
 
     /* layers.10 backward; meanwhile layers.9 arrives, the gradient of layers.11 is summed */
     rt_at(rt, AT_LAYERS_10_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_9, GATHERED_LAYERS_9_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_10);             /* the weights of layers.10 are here */
     layer_backward_at(rt, GATHERED_LAYERS_10_BACKWARD, GRAD_ACCUM_LAYERS_10, beta,
                       OUT_LAYERS_9, D_OUT_LAYERS_10, D_OUT_LAYERS_9, SAVED_LAYERS_10,
                       SCRATCH_LAYERS_10_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_10, GRAD_ACCUM_LAYERS_10,
                             GRAD_SHARD_LAYERS_10);
+    rt_all_gather_start(rt, SEG_LAYERS_8, GATHERED_LAYERS_8_BACKWARD);
     /* the gradient of layers.11 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_11);
     rt_merge_segment(rt, SEG_LAYERS_11);
 
     /* layers.9 backward; meanwhile layers.8 arrives, the gradient of layers.10 is summed */
     rt_at(rt, AT_LAYERS_9_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_8, GATHERED_LAYERS_8_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_9);              /* the weights of layers.9 are here */
     layer_backward_at(rt, GATHERED_LAYERS_9_BACKWARD, GRAD_ACCUM_LAYERS_9, beta,
                       OUT_LAYERS_8, D_OUT_LAYERS_9, D_OUT_LAYERS_8, SAVED_LAYERS_9,
                       SCRATCH_LAYERS_9_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_9, GRAD_ACCUM_LAYERS_9, GRAD_SHARD_LAYERS_9);
+    rt_all_gather_start(rt, SEG_LAYERS_7, GATHERED_LAYERS_7_BACKWARD);
     /* the gradient of layers.10 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_10);
     rt_merge_segment(rt, SEG_LAYERS_10);
 
     /* layers.8 backward; meanwhile layers.7 arrives, the gradient of layers.9 is summed */
     rt_at(rt, AT_LAYERS_8_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_7, GATHERED_LAYERS_7_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_8);              /* the weights of layers.8 are here */
     layer_backward_at(rt, GATHERED_LAYERS_8_BACKWARD, GRAD_ACCUM_LAYERS_8, beta,
                       OUT_LAYERS_7, D_OUT_LAYERS_8, D_OUT_LAYERS_7, SAVED_LAYERS_8,
                       SCRATCH_LAYERS_8_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_8, GRAD_ACCUM_LAYERS_8, GRAD_SHARD_LAYERS_8);
+    rt_all_gather_start(rt, SEG_LAYERS_6, GATHERED_LAYERS_6_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_9);  /* the gradient of layers.9 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_9);
 
     /* layers.7 backward; meanwhile layers.6 arrives, the gradient of layers.8 is summed */
     rt_at(rt, AT_LAYERS_7_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_6, GATHERED_LAYERS_6_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_7);              /* the weights of layers.7 are here */
     layer_backward_at(rt, GATHERED_LAYERS_7_BACKWARD, GRAD_ACCUM_LAYERS_7, beta,
                       OUT_LAYERS_6, D_OUT_LAYERS_7, D_OUT_LAYERS_6, SAVED_LAYERS_7,
                       SCRATCH_LAYERS_7_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_7, GRAD_ACCUM_LAYERS_7, GRAD_SHARD_LAYERS_7);
+    rt_all_gather_start(rt, SEG_LAYERS_5, GATHERED_LAYERS_5_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_8);  /* the gradient of layers.8 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_8);
 
     /* layers.6 backward; meanwhile layers.5 arrives, the gradient of layers.7 is summed */
     rt_at(rt, AT_LAYERS_6_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_5, GATHERED_LAYERS_5_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_6);              /* the weights of layers.6 are here */
     layer_backward_at(rt, GATHERED_LAYERS_6_BACKWARD, GRAD_ACCUM_LAYERS_6, beta,
                       OUT_LAYERS_5, D_OUT_LAYERS_6, D_OUT_LAYERS_5, SAVED_LAYERS_6,
                       SCRATCH_LAYERS_6_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_6, GRAD_ACCUM_LAYERS_6, GRAD_SHARD_LAYERS_6);
+    rt_all_gather_start(rt, SEG_LAYERS_4, GATHERED_LAYERS_4_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_7);  /* the gradient of layers.7 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_7);
 
     /* layers.5 backward; meanwhile layers.4 arrives, the gradient of layers.6 is summed */
     rt_at(rt, AT_LAYERS_5_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_4, GATHERED_LAYERS_4_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_5);              /* the weights of layers.5 are here */
     layer_backward_at(rt, GATHERED_LAYERS_5_BACKWARD, GRAD_ACCUM_LAYERS_5, beta,
                       OUT_LAYERS_4, D_OUT_LAYERS_5, D_OUT_LAYERS_4, SAVED_LAYERS_5,
                       SCRATCH_LAYERS_5_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_5, GRAD_ACCUM_LAYERS_5, GRAD_SHARD_LAYERS_5);
+    rt_all_gather_start(rt, SEG_LAYERS_3, GATHERED_LAYERS_3_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_6);  /* the gradient of layers.6 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_6);
 
     /* layers.4 backward; meanwhile layers.3 arrives, the gradient of layers.5 is summed */
     rt_at(rt, AT_LAYERS_4_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_3, GATHERED_LAYERS_3_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_4);              /* the weights of layers.4 are here */
     layer_backward_at(rt, GATHERED_LAYERS_4_BACKWARD, GRAD_ACCUM_LAYERS_4, beta,
                       OUT_LAYERS_3, D_OUT_LAYERS_4, D_OUT_LAYERS_3, SAVED_LAYERS_4,
                       SCRATCH_LAYERS_4_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_4, GRAD_ACCUM_LAYERS_4, GRAD_SHARD_LAYERS_4);
+    rt_all_gather_start(rt, SEG_LAYERS_2, GATHERED_LAYERS_2_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_5);  /* the gradient of layers.5 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_5);
 
     /* layers.3 backward; meanwhile layers.2 arrives, the gradient of layers.4 is summed */
     rt_at(rt, AT_LAYERS_3_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_2, GATHERED_LAYERS_2_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_3);              /* the weights of layers.3 are here */
     layer_backward_at(rt, GATHERED_LAYERS_3_BACKWARD, GRAD_ACCUM_LAYERS_3, beta,
                       OUT_LAYERS_2, D_OUT_LAYERS_3, D_OUT_LAYERS_2, SAVED_LAYERS_3,
                       SCRATCH_LAYERS_3_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_3, GRAD_ACCUM_LAYERS_3, GRAD_SHARD_LAYERS_3);
+    rt_all_gather_start(rt, SEG_LAYERS_1, GATHERED_LAYERS_1_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_4);  /* the gradient of layers.4 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_4);
 
     /* layers.2 backward; meanwhile layers.1 arrives, the gradient of layers.3 is summed */
     rt_at(rt, AT_LAYERS_2_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_1, GATHERED_LAYERS_1_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_2);              /* the weights of layers.2 are here */
     layer_backward_at(rt, GATHERED_LAYERS_2_BACKWARD, GRAD_ACCUM_LAYERS_2, beta,
                       OUT_LAYERS_1, D_OUT_LAYERS_2, D_OUT_LAYERS_1, SAVED_LAYERS_2,
                       SCRATCH_LAYERS_2_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_2, GRAD_ACCUM_LAYERS_2, GRAD_SHARD_LAYERS_2);
+    rt_all_gather_start(rt, SEG_LAYERS_0, GATHERED_LAYERS_0_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_3);  /* the gradient of layers.3 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_3);
 
     /* layers.1 backward; meanwhile layers.0 arrives, the gradient of layers.2 is summed */
     rt_at(rt, AT_LAYERS_1_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_0, GATHERED_LAYERS_0_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_1);              /* the weights of layers.1 are here */
     layer_backward_at(rt, GATHERED_LAYERS_1_BACKWARD, GRAD_ACCUM_LAYERS_1, beta,
                       OUT_LAYERS_0, D_OUT_LAYERS_1, D_OUT_LAYERS_0, SAVED_LAYERS_1,

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xc47d2018b91945cf || TRAINER_IDENTITY != 0x24cc125d70ec6f1d
+#if MATH_IDENTITY != 0xc47d2018b91945cf || TRAINER_IDENTITY != 0x9d315c73360d9fb6
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xc47d2018b91945cf || TRAINER_IDENTITY != 0x24cc125d70ec6f1d
+#if MATH_IDENTITY != 0xc47d2018b91945cf || TRAINER_IDENTITY != 0x9d315c73360d9fb6
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

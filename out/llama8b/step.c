@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xc47d2018b91945cf || TRAINER_IDENTITY != 0x24cc125d70ec6f1d
+#if MATH_IDENTITY != 0xc47d2018b91945cf || TRAINER_IDENTITY != 0x9d315c73360d9fb6
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -316,353 +316,353 @@ static void backward(Rt *rt)
                       OUT_LAYERS_30, D_OUT_LAYERS_31, D_OUT_LAYERS_30, SAVED_LAYERS_31,
                       SCRATCH_LAYERS_31_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_31, GRAD_LAYERS_31, GRAD_SHARD_LAYERS_31);
+    rt_all_gather_start(rt, SEG_LAYERS_29, GATHERED_LAYERS_29_BACKWARD);
     rt_wait_reduce(rt, SEG_HEAD);          /* the gradient of head is summed over ranks */
     rt_merge_segment(rt, SEG_HEAD);
 
     /* layers.30 backward; meanwhile layers.29 arrives, the gradient of layers.31 is summed */
     rt_at(rt, AT_LAYERS_30_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_29, GATHERED_LAYERS_29_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_30);             /* the weights of layers.30 are here */
     layer_backward_at(rt, GATHERED_LAYERS_30_BACKWARD, GRAD_LAYERS_30, 0.0f,
                       OUT_LAYERS_29, D_OUT_LAYERS_30, D_OUT_LAYERS_29, SAVED_LAYERS_30,
                       SCRATCH_LAYERS_30_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_30, GRAD_LAYERS_30, GRAD_SHARD_LAYERS_30);
+    rt_all_gather_start(rt, SEG_LAYERS_28, GATHERED_LAYERS_28_BACKWARD);
     /* the gradient of layers.31 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_31);
     rt_merge_segment(rt, SEG_LAYERS_31);
 
     /* layers.29 backward; meanwhile layers.28 arrives, the gradient of layers.30 is summed */
     rt_at(rt, AT_LAYERS_29_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_28, GATHERED_LAYERS_28_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_29);             /* the weights of layers.29 are here */
     layer_backward_at(rt, GATHERED_LAYERS_29_BACKWARD, GRAD_LAYERS_29, 0.0f,
                       OUT_LAYERS_28, D_OUT_LAYERS_29, D_OUT_LAYERS_28, SAVED_LAYERS_29,
                       SCRATCH_LAYERS_29_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_29, GRAD_LAYERS_29, GRAD_SHARD_LAYERS_29);
+    rt_all_gather_start(rt, SEG_LAYERS_27, GATHERED_LAYERS_27_BACKWARD);
     /* the gradient of layers.30 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_30);
     rt_merge_segment(rt, SEG_LAYERS_30);
 
     /* layers.28 backward; meanwhile layers.27 arrives, the gradient of layers.29 is summed */
     rt_at(rt, AT_LAYERS_28_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_27, GATHERED_LAYERS_27_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_28);             /* the weights of layers.28 are here */
     layer_backward_at(rt, GATHERED_LAYERS_28_BACKWARD, GRAD_LAYERS_28, 0.0f,
                       OUT_LAYERS_27, D_OUT_LAYERS_28, D_OUT_LAYERS_27, SAVED_LAYERS_28,
                       SCRATCH_LAYERS_28_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_28, GRAD_LAYERS_28, GRAD_SHARD_LAYERS_28);
+    rt_all_gather_start(rt, SEG_LAYERS_26, GATHERED_LAYERS_26_BACKWARD);
     /* the gradient of layers.29 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_29);
     rt_merge_segment(rt, SEG_LAYERS_29);
 
     /* layers.27 backward; meanwhile layers.26 arrives, the gradient of layers.28 is summed */
     rt_at(rt, AT_LAYERS_27_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_26, GATHERED_LAYERS_26_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_27);             /* the weights of layers.27 are here */
     layer_backward_at(rt, GATHERED_LAYERS_27_BACKWARD, GRAD_LAYERS_27, 0.0f,
                       OUT_LAYERS_26, D_OUT_LAYERS_27, D_OUT_LAYERS_26, SAVED_LAYERS_27,
                       SCRATCH_LAYERS_27_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_27, GRAD_LAYERS_27, GRAD_SHARD_LAYERS_27);
+    rt_all_gather_start(rt, SEG_LAYERS_25, GATHERED_LAYERS_25_BACKWARD);
     /* the gradient of layers.28 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_28);
     rt_merge_segment(rt, SEG_LAYERS_28);
 
     /* layers.26 backward; meanwhile layers.25 arrives, the gradient of layers.27 is summed */
     rt_at(rt, AT_LAYERS_26_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_25, GATHERED_LAYERS_25_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_26);             /* the weights of layers.26 are here */
     layer_backward_at(rt, GATHERED_LAYERS_26_BACKWARD, GRAD_LAYERS_26, 0.0f,
                       OUT_LAYERS_25, D_OUT_LAYERS_26, D_OUT_LAYERS_25, SAVED_LAYERS_26,
                       SCRATCH_LAYERS_26_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_26, GRAD_LAYERS_26, GRAD_SHARD_LAYERS_26);
+    rt_all_gather_start(rt, SEG_LAYERS_24, GATHERED_LAYERS_24_BACKWARD);
     /* the gradient of layers.27 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_27);
     rt_merge_segment(rt, SEG_LAYERS_27);
 
     /* layers.25 backward; meanwhile layers.24 arrives, the gradient of layers.26 is summed */
     rt_at(rt, AT_LAYERS_25_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_24, GATHERED_LAYERS_24_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_25);             /* the weights of layers.25 are here */
     layer_backward_at(rt, GATHERED_LAYERS_25_BACKWARD, GRAD_LAYERS_25, 0.0f,
                       OUT_LAYERS_24, D_OUT_LAYERS_25, D_OUT_LAYERS_24, SAVED_LAYERS_25,
                       SCRATCH_LAYERS_25_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_25, GRAD_LAYERS_25, GRAD_SHARD_LAYERS_25);
+    rt_all_gather_start(rt, SEG_LAYERS_23, GATHERED_LAYERS_23_BACKWARD);
     /* the gradient of layers.26 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_26);
     rt_merge_segment(rt, SEG_LAYERS_26);
 
     /* layers.24 backward; meanwhile layers.23 arrives, the gradient of layers.25 is summed */
     rt_at(rt, AT_LAYERS_24_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_23, GATHERED_LAYERS_23_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_24);             /* the weights of layers.24 are here */
     layer_backward_at(rt, GATHERED_LAYERS_24_BACKWARD, GRAD_LAYERS_24, 0.0f,
                       OUT_LAYERS_23, D_OUT_LAYERS_24, D_OUT_LAYERS_23, SAVED_LAYERS_24,
                       SCRATCH_LAYERS_24_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_24, GRAD_LAYERS_24, GRAD_SHARD_LAYERS_24);
+    rt_all_gather_start(rt, SEG_LAYERS_22, GATHERED_LAYERS_22_BACKWARD);
     /* the gradient of layers.25 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_25);
     rt_merge_segment(rt, SEG_LAYERS_25);
 
     /* layers.23 backward; meanwhile layers.22 arrives, the gradient of layers.24 is summed */
     rt_at(rt, AT_LAYERS_23_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_22, GATHERED_LAYERS_22_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_23);             /* the weights of layers.23 are here */
     layer_backward_at(rt, GATHERED_LAYERS_23_BACKWARD, GRAD_LAYERS_23, 0.0f,
                       OUT_LAYERS_22, D_OUT_LAYERS_23, D_OUT_LAYERS_22, SAVED_LAYERS_23,
                       SCRATCH_LAYERS_23_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_23, GRAD_LAYERS_23, GRAD_SHARD_LAYERS_23);
+    rt_all_gather_start(rt, SEG_LAYERS_21, GATHERED_LAYERS_21_BACKWARD);
     /* the gradient of layers.24 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_24);
     rt_merge_segment(rt, SEG_LAYERS_24);
 
     /* layers.22 backward; meanwhile layers.21 arrives, the gradient of layers.23 is summed */
     rt_at(rt, AT_LAYERS_22_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_21, GATHERED_LAYERS_21_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_22);             /* the weights of layers.22 are here */
     layer_backward_at(rt, GATHERED_LAYERS_22_BACKWARD, GRAD_LAYERS_22, 0.0f,
                       OUT_LAYERS_21, D_OUT_LAYERS_22, D_OUT_LAYERS_21, SAVED_LAYERS_22,
                       SCRATCH_LAYERS_22_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_22, GRAD_LAYERS_22, GRAD_SHARD_LAYERS_22);
+    rt_all_gather_start(rt, SEG_LAYERS_20, GATHERED_LAYERS_20_BACKWARD);
     /* the gradient of layers.23 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_23);
     rt_merge_segment(rt, SEG_LAYERS_23);
 
     /* layers.21 backward; meanwhile layers.20 arrives, the gradient of layers.22 is summed */
     rt_at(rt, AT_LAYERS_21_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_20, GATHERED_LAYERS_20_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_21);             /* the weights of layers.21 are here */
     layer_backward_at(rt, GATHERED_LAYERS_21_BACKWARD, GRAD_LAYERS_21, 0.0f,
                       OUT_LAYERS_20, D_OUT_LAYERS_21, D_OUT_LAYERS_20, SAVED_LAYERS_21,
                       SCRATCH_LAYERS_21_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_21, GRAD_LAYERS_21, GRAD_SHARD_LAYERS_21);
+    rt_all_gather_start(rt, SEG_LAYERS_19, GATHERED_LAYERS_19_BACKWARD);
     /* the gradient of layers.22 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_22);
     rt_merge_segment(rt, SEG_LAYERS_22);
 
     /* layers.20 backward; meanwhile layers.19 arrives, the gradient of layers.21 is summed */
     rt_at(rt, AT_LAYERS_20_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_19, GATHERED_LAYERS_19_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_20);             /* the weights of layers.20 are here */
     layer_backward_at(rt, GATHERED_LAYERS_20_BACKWARD, GRAD_LAYERS_20, 0.0f,
                       OUT_LAYERS_19, D_OUT_LAYERS_20, D_OUT_LAYERS_19, SAVED_LAYERS_20,
                       SCRATCH_LAYERS_20_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_20, GRAD_LAYERS_20, GRAD_SHARD_LAYERS_20);
+    rt_all_gather_start(rt, SEG_LAYERS_18, GATHERED_LAYERS_18_BACKWARD);
     /* the gradient of layers.21 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_21);
     rt_merge_segment(rt, SEG_LAYERS_21);
 
     /* layers.19 backward; meanwhile layers.18 arrives, the gradient of layers.20 is summed */
     rt_at(rt, AT_LAYERS_19_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_18, GATHERED_LAYERS_18_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_19);             /* the weights of layers.19 are here */
     layer_backward_at(rt, GATHERED_LAYERS_19_BACKWARD, GRAD_LAYERS_19, 0.0f,
                       OUT_LAYERS_18, D_OUT_LAYERS_19, D_OUT_LAYERS_18, SAVED_LAYERS_19,
                       SCRATCH_LAYERS_19_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_19, GRAD_LAYERS_19, GRAD_SHARD_LAYERS_19);
+    rt_all_gather_start(rt, SEG_LAYERS_17, GATHERED_LAYERS_17_BACKWARD);
     /* the gradient of layers.20 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_20);
     rt_merge_segment(rt, SEG_LAYERS_20);
 
     /* layers.18 backward; meanwhile layers.17 arrives, the gradient of layers.19 is summed */
     rt_at(rt, AT_LAYERS_18_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_17, GATHERED_LAYERS_17_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_18);             /* the weights of layers.18 are here */
     layer_backward_at(rt, GATHERED_LAYERS_18_BACKWARD, GRAD_LAYERS_18, 0.0f,
                       OUT_LAYERS_17, D_OUT_LAYERS_18, D_OUT_LAYERS_17, SAVED_LAYERS_18,
                       SCRATCH_LAYERS_18_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_18, GRAD_LAYERS_18, GRAD_SHARD_LAYERS_18);
+    rt_all_gather_start(rt, SEG_LAYERS_16, GATHERED_LAYERS_16_BACKWARD);
     /* the gradient of layers.19 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_19);
     rt_merge_segment(rt, SEG_LAYERS_19);
 
     /* layers.17 backward; meanwhile layers.16 arrives, the gradient of layers.18 is summed */
     rt_at(rt, AT_LAYERS_17_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_16, GATHERED_LAYERS_16_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_17);             /* the weights of layers.17 are here */
     layer_backward_at(rt, GATHERED_LAYERS_17_BACKWARD, GRAD_LAYERS_17, 0.0f,
                       OUT_LAYERS_16, D_OUT_LAYERS_17, D_OUT_LAYERS_16, SAVED_LAYERS_17,
                       SCRATCH_LAYERS_17_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_17, GRAD_LAYERS_17, GRAD_SHARD_LAYERS_17);
+    rt_all_gather_start(rt, SEG_LAYERS_15, GATHERED_LAYERS_15_BACKWARD);
     /* the gradient of layers.18 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_18);
     rt_merge_segment(rt, SEG_LAYERS_18);
 
     /* layers.16 backward; meanwhile layers.15 arrives, the gradient of layers.17 is summed */
     rt_at(rt, AT_LAYERS_16_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_15, GATHERED_LAYERS_15_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_16);             /* the weights of layers.16 are here */
     layer_backward_at(rt, GATHERED_LAYERS_16_BACKWARD, GRAD_LAYERS_16, 0.0f,
                       OUT_LAYERS_15, D_OUT_LAYERS_16, D_OUT_LAYERS_15, SAVED_LAYERS_16,
                       SCRATCH_LAYERS_16_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_16, GRAD_LAYERS_16, GRAD_SHARD_LAYERS_16);
+    rt_all_gather_start(rt, SEG_LAYERS_14, GATHERED_LAYERS_14_BACKWARD);
     /* the gradient of layers.17 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_17);
     rt_merge_segment(rt, SEG_LAYERS_17);
 
     /* layers.15 backward; meanwhile layers.14 arrives, the gradient of layers.16 is summed */
     rt_at(rt, AT_LAYERS_15_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_14, GATHERED_LAYERS_14_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_15);             /* the weights of layers.15 are here */
     layer_backward_at(rt, GATHERED_LAYERS_15_BACKWARD, GRAD_LAYERS_15, 0.0f,
                       OUT_LAYERS_14, D_OUT_LAYERS_15, D_OUT_LAYERS_14, SAVED_LAYERS_15,
                       SCRATCH_LAYERS_15_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_15, GRAD_LAYERS_15, GRAD_SHARD_LAYERS_15);
+    rt_all_gather_start(rt, SEG_LAYERS_13, GATHERED_LAYERS_13_BACKWARD);
     /* the gradient of layers.16 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_16);
     rt_merge_segment(rt, SEG_LAYERS_16);
 
     /* layers.14 backward; meanwhile layers.13 arrives, the gradient of layers.15 is summed */
     rt_at(rt, AT_LAYERS_14_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_13, GATHERED_LAYERS_13_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_14);             /* the weights of layers.14 are here */
     layer_backward_at(rt, GATHERED_LAYERS_14_BACKWARD, GRAD_LAYERS_14, 0.0f,
                       OUT_LAYERS_13, D_OUT_LAYERS_14, D_OUT_LAYERS_13, SAVED_LAYERS_14,
                       SCRATCH_LAYERS_14_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_14, GRAD_LAYERS_14, GRAD_SHARD_LAYERS_14);
+    rt_all_gather_start(rt, SEG_LAYERS_12, GATHERED_LAYERS_12_BACKWARD);
     /* the gradient of layers.15 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_15);
     rt_merge_segment(rt, SEG_LAYERS_15);
 
     /* layers.13 backward; meanwhile layers.12 arrives, the gradient of layers.14 is summed */
     rt_at(rt, AT_LAYERS_13_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_12, GATHERED_LAYERS_12_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_13);             /* the weights of layers.13 are here */
     layer_backward_at(rt, GATHERED_LAYERS_13_BACKWARD, GRAD_LAYERS_13, 0.0f,
                       OUT_LAYERS_12, D_OUT_LAYERS_13, D_OUT_LAYERS_12, SAVED_LAYERS_13,
                       SCRATCH_LAYERS_13_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_13, GRAD_LAYERS_13, GRAD_SHARD_LAYERS_13);
+    rt_all_gather_start(rt, SEG_LAYERS_11, GATHERED_LAYERS_11_BACKWARD);
     /* the gradient of layers.14 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_14);
     rt_merge_segment(rt, SEG_LAYERS_14);
 
     /* layers.12 backward; meanwhile layers.11 arrives, the gradient of layers.13 is summed */
     rt_at(rt, AT_LAYERS_12_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_11, GATHERED_LAYERS_11_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_12);             /* the weights of layers.12 are here */
     layer_backward_at(rt, GATHERED_LAYERS_12_BACKWARD, GRAD_LAYERS_12, 0.0f,
                       OUT_LAYERS_11, D_OUT_LAYERS_12, D_OUT_LAYERS_11, SAVED_LAYERS_12,
                       SCRATCH_LAYERS_12_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_12, GRAD_LAYERS_12, GRAD_SHARD_LAYERS_12);
+    rt_all_gather_start(rt, SEG_LAYERS_10, GATHERED_LAYERS_10_BACKWARD);
     /* the gradient of layers.13 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_13);
     rt_merge_segment(rt, SEG_LAYERS_13);
 
     /* layers.11 backward; meanwhile layers.10 arrives, the gradient of layers.12 is summed */
     rt_at(rt, AT_LAYERS_11_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_10, GATHERED_LAYERS_10_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_11);             /* the weights of layers.11 are here */
     layer_backward_at(rt, GATHERED_LAYERS_11_BACKWARD, GRAD_LAYERS_11, 0.0f,
                       OUT_LAYERS_10, D_OUT_LAYERS_11, D_OUT_LAYERS_10, SAVED_LAYERS_11,
                       SCRATCH_LAYERS_11_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_11, GRAD_LAYERS_11, GRAD_SHARD_LAYERS_11);
+    rt_all_gather_start(rt, SEG_LAYERS_9, GATHERED_LAYERS_9_BACKWARD);
     /* the gradient of layers.12 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_12);
     rt_merge_segment(rt, SEG_LAYERS_12);
 
     /* layers.10 backward; meanwhile layers.9 arrives, the gradient of layers.11 is summed */
     rt_at(rt, AT_LAYERS_10_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_9, GATHERED_LAYERS_9_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_10);             /* the weights of layers.10 are here */
     layer_backward_at(rt, GATHERED_LAYERS_10_BACKWARD, GRAD_LAYERS_10, 0.0f, OUT_LAYERS_9,
                       D_OUT_LAYERS_10, D_OUT_LAYERS_9, SAVED_LAYERS_10,
                       SCRATCH_LAYERS_10_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_10, GRAD_LAYERS_10, GRAD_SHARD_LAYERS_10);
+    rt_all_gather_start(rt, SEG_LAYERS_8, GATHERED_LAYERS_8_BACKWARD);
     /* the gradient of layers.11 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_11);
     rt_merge_segment(rt, SEG_LAYERS_11);
 
     /* layers.9 backward; meanwhile layers.8 arrives, the gradient of layers.10 is summed */
     rt_at(rt, AT_LAYERS_9_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_8, GATHERED_LAYERS_8_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_9);              /* the weights of layers.9 are here */
     layer_backward_at(rt, GATHERED_LAYERS_9_BACKWARD, GRAD_LAYERS_9, 0.0f, OUT_LAYERS_8,
                       D_OUT_LAYERS_9, D_OUT_LAYERS_8, SAVED_LAYERS_9,
                       SCRATCH_LAYERS_9_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_9, GRAD_LAYERS_9, GRAD_SHARD_LAYERS_9);
+    rt_all_gather_start(rt, SEG_LAYERS_7, GATHERED_LAYERS_7_BACKWARD);
     /* the gradient of layers.10 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_10);
     rt_merge_segment(rt, SEG_LAYERS_10);
 
     /* layers.8 backward; meanwhile layers.7 arrives, the gradient of layers.9 is summed */
     rt_at(rt, AT_LAYERS_8_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_7, GATHERED_LAYERS_7_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_8);              /* the weights of layers.8 are here */
     layer_backward_at(rt, GATHERED_LAYERS_8_BACKWARD, GRAD_LAYERS_8, 0.0f, OUT_LAYERS_7,
                       D_OUT_LAYERS_8, D_OUT_LAYERS_7, SAVED_LAYERS_8,
                       SCRATCH_LAYERS_8_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_8, GRAD_LAYERS_8, GRAD_SHARD_LAYERS_8);
+    rt_all_gather_start(rt, SEG_LAYERS_6, GATHERED_LAYERS_6_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_9);  /* the gradient of layers.9 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_9);
 
     /* layers.7 backward; meanwhile layers.6 arrives, the gradient of layers.8 is summed */
     rt_at(rt, AT_LAYERS_7_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_6, GATHERED_LAYERS_6_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_7);              /* the weights of layers.7 are here */
     layer_backward_at(rt, GATHERED_LAYERS_7_BACKWARD, GRAD_LAYERS_7, 0.0f, OUT_LAYERS_6,
                       D_OUT_LAYERS_7, D_OUT_LAYERS_6, SAVED_LAYERS_7,
                       SCRATCH_LAYERS_7_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_7, GRAD_LAYERS_7, GRAD_SHARD_LAYERS_7);
+    rt_all_gather_start(rt, SEG_LAYERS_5, GATHERED_LAYERS_5_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_8);  /* the gradient of layers.8 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_8);
 
     /* layers.6 backward; meanwhile layers.5 arrives, the gradient of layers.7 is summed */
     rt_at(rt, AT_LAYERS_6_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_5, GATHERED_LAYERS_5_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_6);              /* the weights of layers.6 are here */
     layer_backward_at(rt, GATHERED_LAYERS_6_BACKWARD, GRAD_LAYERS_6, 0.0f, OUT_LAYERS_5,
                       D_OUT_LAYERS_6, D_OUT_LAYERS_5, SAVED_LAYERS_6,
                       SCRATCH_LAYERS_6_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_6, GRAD_LAYERS_6, GRAD_SHARD_LAYERS_6);
+    rt_all_gather_start(rt, SEG_LAYERS_4, GATHERED_LAYERS_4_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_7);  /* the gradient of layers.7 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_7);
 
     /* layers.5 backward; meanwhile layers.4 arrives, the gradient of layers.6 is summed */
     rt_at(rt, AT_LAYERS_5_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_4, GATHERED_LAYERS_4_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_5);              /* the weights of layers.5 are here */
     layer_backward_at(rt, GATHERED_LAYERS_5_BACKWARD, GRAD_LAYERS_5, 0.0f, OUT_LAYERS_4,
                       D_OUT_LAYERS_5, D_OUT_LAYERS_4, SAVED_LAYERS_5,
                       SCRATCH_LAYERS_5_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_5, GRAD_LAYERS_5, GRAD_SHARD_LAYERS_5);
+    rt_all_gather_start(rt, SEG_LAYERS_3, GATHERED_LAYERS_3_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_6);  /* the gradient of layers.6 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_6);
 
     /* layers.4 backward; meanwhile layers.3 arrives, the gradient of layers.5 is summed */
     rt_at(rt, AT_LAYERS_4_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_3, GATHERED_LAYERS_3_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_4);              /* the weights of layers.4 are here */
     layer_backward_at(rt, GATHERED_LAYERS_4_BACKWARD, GRAD_LAYERS_4, 0.0f, OUT_LAYERS_3,
                       D_OUT_LAYERS_4, D_OUT_LAYERS_3, SAVED_LAYERS_4,
                       SCRATCH_LAYERS_4_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_4, GRAD_LAYERS_4, GRAD_SHARD_LAYERS_4);
+    rt_all_gather_start(rt, SEG_LAYERS_2, GATHERED_LAYERS_2_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_5);  /* the gradient of layers.5 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_5);
 
     /* layers.3 backward; meanwhile layers.2 arrives, the gradient of layers.4 is summed */
     rt_at(rt, AT_LAYERS_3_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_2, GATHERED_LAYERS_2_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_3);              /* the weights of layers.3 are here */
     layer_backward_at(rt, GATHERED_LAYERS_3_BACKWARD, GRAD_LAYERS_3, 0.0f, OUT_LAYERS_2,
                       D_OUT_LAYERS_3, D_OUT_LAYERS_2, SAVED_LAYERS_3,
                       SCRATCH_LAYERS_3_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_3, GRAD_LAYERS_3, GRAD_SHARD_LAYERS_3);
+    rt_all_gather_start(rt, SEG_LAYERS_1, GATHERED_LAYERS_1_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_4);  /* the gradient of layers.4 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_4);
 
     /* layers.2 backward; meanwhile layers.1 arrives, the gradient of layers.3 is summed */
     rt_at(rt, AT_LAYERS_2_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_1, GATHERED_LAYERS_1_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_2);              /* the weights of layers.2 are here */
     layer_backward_at(rt, GATHERED_LAYERS_2_BACKWARD, GRAD_LAYERS_2, 0.0f, OUT_LAYERS_1,
                       D_OUT_LAYERS_2, D_OUT_LAYERS_1, SAVED_LAYERS_2,
                       SCRATCH_LAYERS_2_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_2, GRAD_LAYERS_2, GRAD_SHARD_LAYERS_2);
+    rt_all_gather_start(rt, SEG_LAYERS_0, GATHERED_LAYERS_0_BACKWARD);
     rt_wait_reduce(rt, SEG_LAYERS_3);  /* the gradient of layers.3 is summed over ranks */
     rt_merge_segment(rt, SEG_LAYERS_3);
 
     /* layers.1 backward; meanwhile layers.0 arrives, the gradient of layers.2 is summed */
     rt_at(rt, AT_LAYERS_1_BACKWARD);
-    rt_all_gather_start(rt, SEG_LAYERS_0, GATHERED_LAYERS_0_BACKWARD);
     rt_wait_gather(rt, SEG_LAYERS_1);              /* the weights of layers.1 are here */
     layer_backward_at(rt, GATHERED_LAYERS_1_BACKWARD, GRAD_LAYERS_1, 0.0f, OUT_LAYERS_0,
                       D_OUT_LAYERS_1, D_OUT_LAYERS_0, SAVED_LAYERS_1,
