@@ -93,25 +93,6 @@ static void read_added_token(Load *l, json_t *part, size_t i)
     l->t->n_added++;
 }
 
-/* What a token with rstrip takes of the text may begin another one, which tokenizers then
- * finds within it. */
-static void check_spaces(Load *l)
-{
-    const TokAdded *taking = NULL, *taken = NULL;
-
-    for (int k = 0; k < l->t->n_added; k++) {
-        const TokAdded *a = &l->t->added[k];
-
-        taking = a->rstrip ? a : taking;
-        taken = tok_space_begin(a->s, a->n) > 0 ? a : taken;
-    }
-    if (taking && taken)
-        tok_refuse(l, "added_tokens",
-                   "`%.40s` begins with white space, which `%.40s` takes (rstrip): not "
-                   "supported",
-                   taken->name, taking->name);
-}
-
 void tok_read_added(Load *l, const json_t *list)
 {
     Tokenizer *t = l->t;
@@ -122,7 +103,6 @@ void tok_read_added(Load *l, const json_t *list)
     t->added = gen_alloc(l->g, (n + 1) * sizeof *t->added);
     for (size_t i = 0; i < n; i++)
         read_added_token(l, json_array_get(list, i), i);
-    check_spaces(l);
     qsort(t->added, (size_t)t->n_added, sizeof *t->added, by_begin);
     for (int k = t->n_added; k-- > 0;)
         t->added_from[(unsigned char)t->added[k].s[0]] = k;

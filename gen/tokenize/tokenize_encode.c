@@ -27,23 +27,38 @@ static bool lies_at(const TokAdded *a, TokFind find, const char *theirs, const c
     return true;
 }
 
+/* The token at s[at], or NULL. */
+static const TokAdded *added_at(const Tokenizer *t, bool normalized, TokFind find,
+                                const char *theirs, const char *s, size_t n, size_t at)
+{
+    const unsigned char c = (unsigned char)s[at];
+
+    for (int k = t->added_from[c]; k < t->added_from[c + 1]; k++) {
+        const TokAdded *a = &t->added[k];
+
+        if (a->normalized == normalized && lies_at(a, find, theirs, s, n, at))
+            return a;
+    }
+    return NULL;
+}
+
 int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find,
                        const char *theirs, const char *s, size_t n, size_t from,
                        size_t first, size_t limit, size_t *begin, size_t *end)
 {
     for (size_t at = first; at < limit && t->has_added[normalized]; at++) {
-        const unsigned char c = (unsigned char)s[at];
+        const TokAdded *a = added_at(t, normalized, find, theirs, s, n, at);
+        size_t spaces;
 
-        for (int k = t->added_from[c]; k < t->added_from[c + 1]; k++) {
-            const TokAdded *a = &t->added[k];
-
-            if (a->normalized != normalized || !lies_at(a, find, theirs, s, n, at))
-                continue;
-            *begin = at - (a->lstrip ? tok_space_end(s + from, at - from) : 0);
-            *end = at + a->n;
-            *end += a->rstrip ? tok_space_begin(s + *end, n - *end) : 0;
-            return a->id;
-        }
+        if (!a)
+            continue;
+        *begin = at - (a->lstrip ? tok_space_end(s + from, at - from) : 0);
+        *end = at + a->n;
+        spaces = a->rstrip ? tok_space_begin(s + *end, n - *end) : 0;
+        /* not the white space with which another one begins */
+        while (spaces-- > 0 && !added_at(t, normalized, find, theirs, s, n, *end))
+            ++*end;
+        return a->id;
     }
     *begin = *end = n;
     return -1;

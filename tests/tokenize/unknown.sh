@@ -59,9 +59,6 @@ unknown_parts() {
     unknown_part "a Metaspace after another step" llama3 \
         's/("pre_tokenizer":.*?"pretokenizers":\s*\[)/$1\{"type":"Digits","individual_digits":true},\{"type":"Metaspace","replacement":"\\u2581","prepend_scheme":"always","split":true},/s' \
         "pre_tokenizer.pretokenizers.1: Metaspace is supported as the first step only"
-    unknown_part "an added token in the space of another" llama3 \
-        's/"content":\s*"<\|eot_id\|>"/"content":"\\n<|eot_id|>"/; s/"rstrip":\s*false/"rstrip":true/' \
-        "begins with white space, which"
     unknown_part "an added token with a NUL" llama3 's/"content":\s*"<\|eot_id/"content":"\\u0000/' "holds a NUL"
     unknown_part "a vocabulary that is a list" gpt2 's/"vocab":\{/"vocab":[],"words":{/' "has no vocab or no merges"
     unknown_part "no JSON" gpt2 's/"merges":\[/"merges":[,/' "unexpected token near"
@@ -73,6 +70,13 @@ unknown_parts() {
     check "an added token twice" tok --tokenizer "$WORK/changed.json" -o "$out/twice1.bin" "$out/twice.txt"
     check "the first counts" tok --tokenizer "$data/gpt2.json" -o "$out/twice2.bin" "$out/twice.txt"
     check "so ids are the same" cmp <(ids_of "$out/twice1.bin") <(ids_of "$out/twice2.bin")
+    # what a token takes of the white space behind it ends where another one begins, as in tokenizers
+    changed gpt2 's/("added_tokens":\[)(\{[^}]*\})/$1$2,{"id":701,"content":"<a>","single_word":false,"lstrip":false,"rstrip":true,"normalized":false,"special":false},{"id":702,"content":"\\n\\n","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":false}/'
+    printf 'x<a> \n\ny<a> \n y' >"$out/spaces.txt"
+    check "a token in the white space that another one takes" tok --tokenizer "$WORK/changed.json" \
+        -o "$out/spaces.bin" "$out/spaces.txt"
+    ids_of "$out/spaces.bin" | od -A n -t u2 | tr -s ' ' >"$WORK/spaces.ids"
+    check "is found" grep -qx ' 87 701 702 88 701 88' "$WORK/spaces.ids"
     # files saved after a training carry these: ids are those without them
     changed gpt2 's/"truncation":null/"truncation":{"max_length":8}/; s/"padding":null/"padding":{"pad_id":0}/'
     tok --tokenizer "$WORK/changed.json" -o "$out/cut.bin" "$data/english.txt" \
