@@ -60,7 +60,7 @@ __attribute__((destructor)) static void end(void)
     }
 }
 
-/* What rt_platform.c asks for memory. */
+/* What rt_host_free_bytes asks for memory. */
 FILE *fopen(const char *path, const char *mode)
 {
     static char line[64];
