@@ -19,6 +19,7 @@
  *    rt_find.c      which weights a folder means
  *    rt_best.c      the best step by evaluation; when patience is exhausted
  *    rt_resume.c    resumes from the newest intact one
+ *    rt_lock.c      one run at a time
  *    rt_accept.c    continues with different mathematics
  *    rt_load.c      verifies and reads one
  *    rt_verify.c    verifies those of a folder, without ranks
@@ -359,6 +360,12 @@ bool rt_folder_is_sound(const RtFlags *f, const char *folder, char *why);
 /* Would a run with these flags refuse to resume from it? Then error has the reason, and stderr says
  * how the mathematics differ. */
 bool rt_resume_refuses(Rt *rt, const char *folder, const RtTrainState *s, char *error);
+
+/* ---- rt_lock.c ------------------------------------------------------------------- */
+
+/* For rank 0: locks the folder of checkpoints, or waits for its holder: longer if that is on
+ * another machine. A signal ends the wait, and the run. */
+bool rt_lock_folder(Rt *rt);
 
 /* ---- for the rooms above --------------------------------------------------------- */
 

@@ -225,11 +225,40 @@ odd_filesystems() {
     done
     check 'is told' grep -q 'cannot be locked (Operation not supported)' "$WORK/fault2.err"
     fault_begin
-    exec 8>"$fck/.lock" && flock -n 8
+    flock -no "$fck/.lock" sleep 30 &
+    sleep 0.2
     IO_DIR=$fck IO_FLOCK=9 LD_PRELOAD=$io trainer_on fault2 2
     check 'where folders have no locks a file has' grep -q 'another run writes its checkpoints' \
         "$WORK/fault2.err"
-    exec 8<&-
+    kill $!
+}
+
+# A run that was killed with its machine holds its lock until the server of the files gives it up.
+locks() {
+    local job
+    fault_begin
+    flock -no "$fck" sleep 3 &
+    sleep 0.2
+    trainer_on fault2 2
+    check 'a lock that is freed is waited for' test $? = 0
+    check 'which is told' grep -q 'note: .*: process [0-9]* of this machine has the lock; waiting' \
+        "$WORK/fault2.err"
+    fault_begin
+    IO_DIR=$fck IO_FLOCK=11 LD_PRELOAD=$io trainer_on fault2 2 &
+    job=$!
+    timeout 30 bash -c "until grep -q 'another machine .* has the lock; waiting for it, at most 120 seconds' \
+        '$WORK/fault2.err'; do sleep 0.1; done"
+    check 'one of another machine, too' test $? = 0
+    sleep 6
+    check 'for longer' kill -0 "$job"
+    pkill -TERM -P "$job"
+    wait "$job"
+    check 'a signal ends the wait' test $? = 75
+    check 'which is told' grep -q 'a signal came while .* had the lock of .*: run it again with --resume' \
+        "$WORK/fault2.err"
+    fault_begin
+    IO_DIR=$fck IO_FLOCK=9 LD_PRELOAD=$io trainer_on fault2 2
+    check 'a file that is locked names its holder' grep -q "^$(uname -n) [0-9]*$" "$fck/.lock"
 }
 
 # ---- config.json --------------------------------------------------------------------------------------------
@@ -265,4 +294,5 @@ part pipes:families pipes
 part wrong_folders:families,first_checkpoint wrong_folders
 part wrong_weights:families wrong_weights
 part odd_filesystems:families odd_filesystems
+part locks:families,first_checkpoint locks
 part configs:families configs
