@@ -354,6 +354,9 @@ void rt_tensors_close(RtTensors *s);
 int rt_folder_steps(const char *dir, int64_t **steps, bool *is_one);
 /* Without ranks: is every byte of a checkpoint as written? If not, why. */
 bool rt_folder_is_sound(const RtFlags *f, const char *folder, char *why);
+/* Has another process removed it, such as a run that prunes? A dangling link still exists, and
+ * counts as damaged. */
+bool rt_folder_is_removed(const char *folder);
 
 /* ---- rt_resume.c ----------------------------------------------------------------- */
 

@@ -233,6 +233,30 @@ odd_filesystems() {
     kill $!
 }
 
+# A run that trains may remove a checkpoint that a reader has just listed.
+pruned_meanwhile() {
+    local best
+    rm -rf "$fck"
+    trainer_on fault2 4 --checkpoint-every 1 --eval "$data" --eval-every 1
+    check 'checkpoints that are evaluated' test $? = 0
+    rm -rf "$fck"/step-0000000[12]
+    mkdir "$fck/later" && cp -r "$fck" "$WORK/pruned.ck"
+    for best in '' --best; do
+        rm -rf "$fck" && cp -r "$WORK/pruned.ck" "$fck" && mv "$fck/step-00000004" "$fck/later"
+        # shellcheck disable=SC2086
+        IO_DIR=$fck IO_GONE=$fck/step-00000003 IO_COMES=$fck/later/step-00000004 LD_PRELOAD=$io \
+            timeout 60 "$WORK/fault2/trainer" sample --checkpoint "$fck" --prompt '1 2' --tokens 2 $best \
+            --threads 1 >"$WORK/fault2.out" 2>"$WORK/fault2.err" || cat "$WORK/fault2.err"
+        check "a checkpoint that is pruned is looked for again $best" grep -q \
+            "step-00000004, the .* one of $fck" "$WORK/fault2.err"
+        check 'without a warning' test "$(grep -c skipped "$WORK/fault2.err")" = 0
+    done
+    rm -rf "$fck" && cp -r "$WORK/pruned.ck" "$fck" && mkdir "$fck/none"
+    IO_DIR=$fck IO_GONE=$fck/step-00000003 IO_COMES=$fck/none LD_PRELOAD=$io \
+        "$WORK/fault2/trainer" ls "$fck" >"$WORK/fault2.out" 2>"$WORK/fault2.err"
+    check 'nor does ls list it' test "$(grep -c '^step-' "$WORK/fault2.out")" = 1
+}
+
 # A run that was killed with its machine holds its lock until the server of the files gives it up.
 locks() {
     local job
@@ -293,6 +317,7 @@ part escapes:families escapes
 part pipes:families pipes
 part wrong_folders:families,first_checkpoint wrong_folders
 part wrong_weights:families wrong_weights
-part odd_filesystems:families odd_filesystems
+part odd_filesystems:families,first_checkpoint odd_filesystems
+part pruned_meanwhile:families,first_checkpoint pruned_meanwhile
 part locks:families,first_checkpoint locks
 part configs:families configs
