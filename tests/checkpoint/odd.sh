@@ -263,7 +263,7 @@ locks() {
     fault_begin
     flock -no "$fck" sleep 3 &
     sleep 0.2
-    trainer_on fault2 2
+    trainer_on fault2 2 --deadline 6e8 # 20 times as much, for disks, has more than 63 bits
     check 'a lock that is freed is waited for' test $? = 0
     check 'which is told' grep -q 'note: .*: process [0-9]* of this machine has the lock; waiting' \
         "$WORK/fault2.err"
