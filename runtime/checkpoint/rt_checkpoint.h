@@ -19,6 +19,7 @@
  *    rt_find.c      which weights a folder means
  *    rt_best.c      the best step by evaluation; when patience is exhausted
  *    rt_resume.c    resumes from the newest intact one
+ *    rt_lock.c      one run at a time
  *    rt_accept.c    continues with different mathematics
  *    rt_load.c      verifies and reads one
  *    rt_verify.c    verifies those of a folder, without ranks
@@ -358,12 +359,21 @@ void rt_tensors_close(RtTensors *s);
 int rt_folder_steps(const char *dir, int64_t **steps, bool *is_one);
 /* Without ranks: is every byte of a checkpoint as written? If not, why. */
 bool rt_folder_is_sound(const RtFlags *f, const char *folder, char *why);
+/* Has another process removed it, such as a run that prunes? A dangling link still exists, and
+ * counts as damaged. */
+bool rt_folder_is_removed(const char *folder);
 
 /* ---- rt_resume.c ----------------------------------------------------------------- */
 
 /* Would a run with these flags refuse to resume from it? Then error has the reason, and stderr says
  * how the mathematics differ. */
 bool rt_resume_refuses(Rt *rt, const char *folder, const RtTrainState *s, char *error);
+
+/* ---- rt_lock.c ------------------------------------------------------------------- */
+
+/* For rank 0: locks the folder of checkpoints, or waits for its holder: longer if that is on
+ * another machine. A signal ends the wait, and the run. */
+bool rt_lock_folder(Rt *rt);
 
 /* ---- for the rooms above --------------------------------------------------------- */
 

@@ -116,20 +116,36 @@ typedef struct Search {
     Rt *rt;
     const char *flag, *dir;
     int64_t *steps;
-    int n;
+    int n, looks;
+    bool again;                 /* the list is out of date */
     char folder[RT_PATH_BYTES]; /* the result */
 } Search;
 
+/* Collective, for a folder that could not be read. A run that trains there may have
+ * removed it since it was listed: then there is a newer one. Otherwise reports why. */
+static void pass_over(Search *s)
+{
+    enum { MOST_LOOKS = 100 };
+    RtCheckpoint *c = s->rt->state->checkpoint;
+    uint64_t gone = rt_folder_is_removed(s->folder);
+    rt_save_sum(s->rt, &gone, 1);
+    s->again = gone > 0 && s->looks < MOST_LOOKS;
+    if (s->again)
+        c->error[0] = '\0';
+    else
+        rt_pass_over(s->rt, s->folder);
+}
+
 /* Collective: does it verify? If not, reports why. */
-static bool is_sound(Rt *rt, const char *folder)
+static bool is_sound(Search *s)
 {
     RtManifest m;
-    rt->state->checkpoint->error[0] = '\0';
+    s->rt->state->checkpoint->error[0] = '\0';
     rt_file_forget_error();
-    const bool sound = rt_manifest_verify(rt, folder, &m);
+    const bool sound = rt_manifest_verify(s->rt, s->folder, &m);
     rt_manifest_free(&m);
     if (!sound)
-        rt_pass_over(rt, folder);
+        pass_over(s);
     return sound;
 }
 
@@ -146,10 +162,12 @@ static void say_found(const Search *s, const char *what)
 static void find_newest(Search *s)
 {
     bool sound = false;
-    for (int i = 0; i < s->n && !sound; i++) {
+    for (int i = 0; i < s->n && !sound && !s->again; i++) {
         rt_file_step_path(s->folder, s->dir, "", s->steps[i]);
-        sound = is_sound(s->rt, s->folder);
+        sound = is_sound(s);
     }
+    if (s->again)
+        return;
     if (!sound) {
         rt_refuse(s->rt, "%s %s: %s", s->flag, s->dir,
                   s->n == 0 ? "there is no checkpoint; a folder of Hugging Face's is for "
@@ -165,7 +183,7 @@ static int64_t best_step(Search *s)
 {
     RtTrainState state = {.step = -1};
     bool known = false;
-    for (int i = 0; i < s->n && !known; i++) {
+    for (int i = 0; i < s->n && !known && !s->again; i++) {
         RtManifest m;
         rt_file_step_path(s->folder, s->dir, "", s->steps[i]);
         s->rt->state->checkpoint->error[0] = '\0';
@@ -176,7 +194,7 @@ static int64_t best_step(Search *s)
         rt_record_free(&state.data);
         rt_record_free(&state.eval);
         if (!known)
-            rt_pass_over(s->rt, s->folder);
+            pass_over(s);
     }
     return known ? state.best.step : 0;
 }
@@ -185,6 +203,8 @@ static void find_best(Search *s)
 {
     const int64_t best = best_step(s);
     bool there = false;
+    if (s->again)
+        return;
     for (int i = 0; i < s->n; i++)
         there = there || s->steps[i] == best;
     if (best == 0) {
@@ -195,7 +215,10 @@ static void find_best(Search *s)
                               "--eval-every and --keep-best");
     }
     rt_file_step_path(s->folder, s->dir, "", best);
-    if (!there || !is_sound(s->rt, s->folder)) {
+    const bool sound = there && is_sound(s);
+    if (s->again)
+        return;
+    if (!sound) {
         rt_refuse(s->rt,
                   "--best: step %lld has the lowest loss, but %s is %s: train with "
                   "--keep-best, which keeps it; leave --best out for the newest",
@@ -207,13 +230,17 @@ static void find_best(Search *s)
 /* Collective: for a run's folder. */
 static void find_step(Search *s)
 {
-    s->n = rt_share_steps(s->rt, &s->steps);
-    rt_stop_on_error(s->rt, s->flag);
-    if (s->rt->state->flags.best)
-        find_best(s);
-    else
-        find_newest(s);
-    free(s->steps);
+    do {
+        s->again = false;
+        s->looks++;
+        s->n = rt_share_steps(s->rt, &s->steps);
+        rt_stop_on_error(s->rt, s->flag);
+        if (s->rt->state->flags.best)
+            find_best(s);
+        else
+            find_newest(s);
+        free(s->steps);
+    } while (s->again);
 }
 
 /* ---- the named folder ------------------------------------------------------------ */
@@ -253,7 +280,7 @@ static void find_sound(Search *s, Kind kind)
         find_step(s);
     else if (st->flags.best)
         rt_refuse(rt, "--best: %s is one step's folder: name the run's", s->dir);
-    else if (!is_sound(rt, s->dir))
+    else if (!is_sound(s))
         rt_refuse(rt, "%s %s: it is not intact; `trainer verify` says what is damaged",
                   s->flag, s->dir);
     close_checkpoint(st->checkpoint);

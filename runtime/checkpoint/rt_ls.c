@@ -191,6 +191,8 @@ int rt_ls(const RtTrainer *t, const RtFlags *f)
         rt_file_step_path(path, f->folder, "", is_one ? 0 : steps[i]);
         l.folder = is_one ? f->folder : strrchr(path, '/') + 1;
         read_checkpoint(t, is_one ? f->folder : path, &l);
+        if (l.why[0] != '\0' && rt_folder_is_removed(is_one ? f->folder : path))
+            continue; /* since it was listed */
         best = l.known && !found ? l.best : best;
         found = found || l.known;
         l.is_best = !is_one && l.known && l.step > 0 && l.step == best.step;

@@ -12,59 +12,11 @@
 #include "job/rt_out.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- the folder ------------------------------------------------------------------ */
-
-/* NFS has range locks for writing, so it cannot lock a folder that is open for
- * reading. */
-static bool open_lock_file(RtCheckpoint *c)
-{
-    char path[RT_PATH_BYTES + RT_NAME_BYTES];
-    snprintf(path, sizeof path, "%s/.lock", c->dir);
-    close(c->lock);
-    c->lock = rt_file_open(path, O_RDWR | O_CREAT, c->error);
-    return c->lock >= 0;
-}
-
-/* Two runs in one folder would remove each other's checkpoints. Ranks of a run that was
- * just killed may still be exiting. */
-static bool lock_folder(Rt *rt)
-{
-    RtCheckpoint *c = rt->state->checkpoint;
-    bool file = false;
-    c->lock = rt_file_open(c->dir, O_RDONLY | O_DIRECTORY, c->error);
-    if (c->lock < 0)
-        return false;
-    for (int tries = 0; flock(c->lock, LOCK_EX | LOCK_NB) != 0; tries++) {
-        if (errno == EBADF && !file) {
-            file = true;
-            if (!open_lock_file(c))
-                return false;
-            continue;
-        }
-        if (errno != EWOULDBLOCK) {
-            rt_say("trainer: warning: %s cannot be locked (%s): start no second run "
-                   "there",
-                   c->dir, strerror(errno));
-            return true;
-        }
-        if (tries == 100) {
-            snprintf(c->error, sizeof c->error,
-                     "another run writes its checkpoints there");
-            return false;
-        }
-        const struct timespec nap = {0, 50000000};
-        nanosleep(&nap, NULL);
-        rt_enter(rt, RT_AT_LOAD);
-    }
-    return true;
-}
 
 /* Refuses a checkpoint given instead of the folder that contains it: a run would start at
  * step 0 there. */
@@ -101,7 +53,7 @@ static int64_t *open_folder(Rt *rt, int *count)
     int64_t *steps;
     if (rt->rank == 0)
         refuse_checkpoint(c);
-    if (rt->rank == 0 && c->error[0] == '\0' && find_folder(rt) && lock_folder(rt))
+    if (rt->rank == 0 && c->error[0] == '\0' && find_folder(rt) && rt_lock_folder(rt))
         rt_file_clean(c->dir, c->error);
     *count = rt_share_steps(rt, &steps);
     rt_stop_on_error(rt, "--checkpoint");

@@ -349,9 +349,7 @@ static void print_json(const Check *c)
     printf("]}");
 }
 
-/* A concurrent run may have pruned it. A dangling link still exists, and counts as
- * damaged. */
-static bool is_removed(const char *folder)
+bool rt_folder_is_removed(const char *folder)
 {
     struct stat s;
     return lstat(folder, &s) != 0 && errno == ENOENT;
@@ -381,7 +379,7 @@ static bool verify(const RtFlags *f, const char *folder, int threads)
 {
     Check c = {.folder = folder};
     check(&c, threads);
-    const bool removed = c.n_flaws > 0 && is_removed(folder);
+    const bool removed = c.n_flaws > 0 && rt_folder_is_removed(folder);
     const bool whole = c.n_flaws == 0 || removed;
     if (removed)
         rt_say("trainer: %s was removed meanwhile", folder);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_cores.c: which cores a rank runs on. In: the CPUs this process may use, the control
- * group's quota, flags. Out: the number of threads of a rank, its affinity. Neither
- * affects bits. */
+/* rt_cores.c: which cores a rank runs on. In: the CPUs this process may use, the quota
+ * of its control groups, flags. Out: the number of threads of a rank, its affinity.
+ * Neither affects bits. */
 #define _GNU_SOURCE
 #include "job/rt_job.h"
 
@@ -43,19 +43,6 @@ static int by_place(const void *a, const void *b)
     return x->cpu - y->cpu;
 }
 
-/* CPUs that the control group grants per period, rounded up; 0: unlimited or unknown. */
-static int quota(void)
-{
-    long long used = 0, period = 0;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (f == NULL)
-        return 0;
-    if (fscanf(f, "%lld %lld", &used, &period) != 2 || period <= 0)
-        used = 0; /* "max" */
-    fclose(f);
-    return used > 0 ? (int)((used + period - 1) / period) : 0;
-}
-
 void rt_cores_find(RtCores *c)
 {
     Place place[MAX_CPUS];
@@ -73,9 +60,9 @@ void rt_cores_find(RtCores *c)
     qsort(place, (size_t)c->n_cpus, sizeof *place, by_place);
     for (int i = 0; i < c->n_cpus; i++)
         c->cpu[i] = place[i].cpu;
-    const int granted = quota();
+    const int granted = rt_limits_cpus("");
     c->n_cpus = c->n_cpus > 0 ? c->n_cpus : 1;
-    c->quota = granted > 0 && granted < c->n_cpus ? granted : c->n_cpus;
+    c->quota = granted < c->n_cpus ? granted : c->n_cpus;
 }
 
 /* --threads, or the user's OMP_NUM_THREADS, or an equal share. torchrun sets

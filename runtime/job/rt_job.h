@@ -87,10 +87,18 @@ void rt_agree_builds(Rt *rt);
 void rt_agree_flags(Rt *rt);
 void rt_take_first(Rt *rt, uint64_t *words, int n); /* collective: sets them to rank 0's */
 
+/* ---- rt_limits.c: control groups ------------------------------------------------- */
+
+/* root: a folder that precedes all paths, or "". */
+int64_t rt_limits_memory_bytes(const char *root); /* left now; INT64_MAX: unlimited */
+int rt_limits_cpus(const char *root);             /* per period; INT_MAX: unlimited */
+/* The number after the first `word` that starts a line; -1: there is none. */
+int64_t rt_limits_number(const char *path, const char *word);
+
 /* ---- rt_platform.c, rt_shared.c -------------------------------------------------- */
 
 uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes);
-/* Memory that this machine, or its control group, has free now. */
+/* Memory that this machine, or the control groups of this process, have free now. */
 int64_t rt_host_free_bytes(void);
 /* The memory shared by ranks, and its descriptor; NULL with errno; the first function also prints
  * the error. */
@@ -123,7 +131,7 @@ void rt_signals_early(void);
 /* The ranks' share of the cores this process may use. */
 typedef struct RtCores {
     int cpu[1024], n_cpus; /* in the order of packages and cores: siblings are adjacent */
-    int quota;             /* CPUs that the control group grants, at most n_cpus */
+    int quota;             /* CPUs that the control groups grant, at most n_cpus */
 } RtCores;
 void rt_cores_find(RtCores *c);
 int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks);

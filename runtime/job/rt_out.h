@@ -16,8 +16,20 @@ void rt_stdout_begin(void); /* for the rank that prints */
 bool rt_stdout_flush(Rt *rt);
 /* For a requested result: if it cannot be written the run fails, and `text` is printed. */
 void rt_stdout_result(Rt *rt, const char *text);
+/* For results that appear one by one: waits until the reader accepts them, even if that takes hours.
+ * At most RT_SEND_BYTES, or the wait may be in a write, which looks like a stall. False with errno. */
+enum { RT_SEND_BYTES = 4096 }; /* PIPE_BUF of Linux */
+bool rt_stdout_send(Rt *rt);
 /* For a command that only prints: its exit code, or an error's if the output failed. */
 int rt_stdout_close(int code);
+
+/* ---- rt_lines.c: a log that is not a regular file -------------------------------- */
+
+typedef struct RtLines RtLines;
+/* Lines of the stream are dropped, with a warning, while its reader accepts nothing. NULL with
+ * errno. The path and *lines live longer than the stream. */
+FILE *rt_lines_open(Rt *rt, const char *path, RtLines **lines);
+int64_t rt_lines_end(RtLines *l); /* after fclose: how many were dropped */
 
 /* ---- rt_outputs.c ---------------------------------------------------------------- */
 
@@ -32,8 +44,8 @@ void rt_outputs_spare(const Rt *rt);
 void rt_outputs_spare_file(const Rt *rt, const char *flag, uint64_t device,
                            uint64_t inode);
 
-/* Opens a device or a pipe; says so if a pipe has no reader yet. NULL with errno. */
-FILE *rt_output_stream(const char *path);
+/* Opens a device or a pipe; says so if a pipe has no reader yet. -1 with errno. */
+int rt_output_open(const char *path);
 /* A file written in one go gets its name when it is complete and on disk. If another program has
  * created that name since rt_outputs_check, its file stays: errno is EEXIST, a message says so, and
  * the part remains. */

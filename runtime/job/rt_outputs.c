@@ -325,7 +325,7 @@ const char *rt_output_begins(const Rt *rt, const char *flag)
     return rt->state->flags.force ? NULL : named[i].begins;
 }
 
-FILE *rt_output_stream(const char *path)
+int rt_output_open(const char *path)
 {
     int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat s;
@@ -334,9 +334,9 @@ FILE *rt_output_stream(const char *path)
         fd = open(path, O_WRONLY | O_CLOEXEC);
     }
     const int flags = fd >= 0 ? fcntl(fd, F_GETFL) : -1;
-    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0)
-        return NULL;
-    return fdopen(fd, "w");
+    if (flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0)
+        return fd;
+    return -1;
 }
 
 /* The target of the name: the target of a link is written, the link stays. A device or a
@@ -348,7 +348,8 @@ bool rt_output_begin(RtOutput *o, const char *path, const char *begins)
     o->begins = begins;
     o->part[0] = '\0';
     if (there && !S_ISREG(s.st_mode)) {
-        o->f = rt_output_stream(path);
+        const int stream = rt_output_open(path);
+        o->f = stream >= 0 ? fdopen(stream, "w") : NULL;
         return o->f != NULL;
     }
     if (!follow(path, o->path))

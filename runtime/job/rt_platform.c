@@ -53,33 +53,9 @@ uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes)
 
 /* ---- memory of the machine ------------------------------------------------------- */
 
-/* A number at the start of a line, or after the line's first word; -1: none. */
-static int64_t number_in(const char *path, const char *word)
-{
-    char line[256];
-    long long n = -1;
-    FILE *f = fopen(path, "re");
-    if (f == NULL)
-        return -1;
-    while (n < 0 && fgets(line, sizeof line, f) != NULL) {
-        const size_t skip = strlen(word);
-        if (strncmp(line, word, skip) != 0 || sscanf(line + skip, "%lld", &n) != 1)
-            n = -1;
-    }
-    fclose(f);
-    return n;
-}
-
 int64_t rt_host_free_bytes(void)
 {
-    const int64_t kib = number_in("/proc/meminfo", "MemAvailable:");
-    const int64_t limit = number_in("/sys/fs/cgroup/memory.max", "");
-    const int64_t used = number_in("/sys/fs/cgroup/memory.current", "");
-    const int64_t cached = number_in("/sys/fs/cgroup/memory.stat", "inactive_file ");
-    int64_t free_bytes = kib >= 0 ? kib * 1024 : INT64_MAX;
-    if (limit >= 0 && used >= 0) { /* the kernel can drop cached files */
-        const int64_t left = limit - used + (cached > 0 ? cached : 0);
-        free_bytes = left < free_bytes ? left : free_bytes;
-    }
-    return free_bytes > 0 ? free_bytes : 0;
+    const int64_t kib = rt_limits_number("/proc/meminfo", "MemAvailable:"),
+                  left = rt_limits_memory_bytes("");
+    return kib >= 0 && kib * 1024 < left ? kib * 1024 : left;
 }

@@ -83,6 +83,15 @@ void rt_stdout_result(Rt *rt, const char *text)
     }
 }
 
+bool rt_stdout_send(Rt *rt)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    int n;
+    while ((n = poll(&p, 1, LOOK_MS)) == 0 || (n < 0 && errno == EINTR))
+        rt_save_moves(rt); /* tells the page that this rank is not stuck */
+    return !ferror(stdout) && fflush(stdout) == 0;
+}
+
 int rt_stdout_close(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -27,6 +27,9 @@
 #include <unistd.h>
 
 enum { TICK_MS = 50, GRACE_MS = 300, TELLING_MS = 10000, SUSPENDED_MS = 1000 };
+/* How much longer disks may take; and three years, so that the product fits in 63 bits.
+ */
+enum { SLOWER = 20, MOST_SECONDS = 100000000 };
 
 /* ---- words ----------------------------------------------------------------------- */
 
@@ -214,7 +217,7 @@ static int64_t deadline_of(const RtJob *job, int rank)
 #ifdef RT_CUDA /* a driver, libraries and kernels may have to be loaded first */
     slow = slow || place == RT_AT_START || place == RT_AT_SETUP || place == RT_AT_OPEN;
 #endif
-    return job->deadline_ns * (slow ? 20 : 1);
+    return job->deadline_ns * (slow ? SLOWER : 1);
 }
 
 /* There is a stall if a rank has made no progress for the deadline and waits for no other
@@ -377,7 +380,7 @@ void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *sha
     const double seconds = f->deadline_seconds > 0
                                ? f->deadline_seconds
                                : 60.0 + 20.0 * t->planned_step_seconds;
-    job->deadline_ns = (int64_t)(seconds * 1e9);
+    job->deadline_ns = (int64_t)((seconds < MOST_SECONDS ? seconds : MOST_SECONDS) * 1e9);
     for (int r = 0; r < RT_MAX_RANKS; r++)
         job->peer[r] = -1;
     sigset_t signals;

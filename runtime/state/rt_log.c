@@ -21,6 +21,18 @@ static void log_failed(const Rt *rt)
     rt_fail(rt, RT_EXIT_ERROR, "--log %s: %s", rt->state->flags.log, strerror(errno));
 }
 
+/* Returns how many lines a pipe's reader did not accept; -1 with errno. */
+static int64_t close_log(RtState *st)
+{
+    const bool closed = fclose(st->log) == 0;
+    const int reason = errno;
+    const int64_t left_out = st->log_lines != NULL ? rt_lines_end(st->log_lines) : 0;
+    st->log = NULL;
+    st->log_lines = NULL;
+    errno = reason;
+    return closed ? left_out : -1;
+}
+
 /* Reports a lost line. With checkpoints that costs no step: the run saves the current one
  * and ends (rt_due.c), or, with --keep-going, continues without its log. */
 static void line_lost(Rt *rt)
@@ -33,8 +45,7 @@ static void line_lost(Rt *rt)
         rt_say("trainer: warning: %s: training goes on without a log", st->lost);
         st->lost[0] = '\0';
     }
-    fclose(st->log);
-    st->log = NULL;
+    close_log(st);
 }
 
 /* Where the lines of steps after `step` start: they will be written again. An incomplete
@@ -73,7 +84,7 @@ static void open_log(Rt *rt)
         return;
     }
     st->log = stat(st->flags.log, &s) == 0 && !S_ISREG(s.st_mode)
-                  ? rt_output_stream(st->flags.log)
+                  ? rt_lines_open(rt, st->flags.log, &st->log_lines)
                   : fopen(st->flags.log, "we");
     if (st->log == NULL)
         log_failed(rt);
@@ -260,6 +271,24 @@ static void write_stats(Rt *rt, const RankStats *all)
         rt_output_lost(rt, "stats", path);
 }
 
+static void end_log(Rt *rt)
+{
+    RtState *st = rt->state;
+    const int64_t left_out = st->log != NULL ? close_log(st) : 0;
+    char text[RT_ERROR_BYTES];
+    if (left_out < 0)
+        rt_output_lost(rt, "log", st->flags.log);
+    if (left_out <= 0)
+        return;
+    snprintf(text, sizeof text,
+             "--log %.500s: its reader had stopped reading: %lld line%s left out",
+             st->flags.log, (long long)left_out, left_out == 1 ? " is" : "s are");
+    if (st->flags.keep_going)
+        rt_say("trainer: warning: %s", text);
+    else if (st->lost[0] == '\0')
+        memcpy(st->lost, text, sizeof st->lost);
+}
+
 void rt_log_end(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
@@ -284,10 +313,5 @@ void rt_log_end(Rt *rt)
             st->peak_bytes = all[r].high_water;
     if (st->flags.stats != NULL)
         write_stats(rt, all);
-    if (st->log != NULL) {
-        FILE *f = st->log;
-        st->log = NULL;
-        if (fclose(f) != 0)
-            rt_output_lost(rt, "log", st->flags.log);
-    }
+    end_log(rt);
 }

@@ -12,6 +12,7 @@
  *    running sum of probabilities, the likeliest token first, the lower id first among
  *    equals. Temperature 0 takes the first one. */
 #include "job/rt_job.h"
+#include "job/rt_out.h"
 #include "rt_philox.h"
 #include "rt_target.h"
 #include "state/rt_state.h"
@@ -220,17 +221,25 @@ static int32_t choose(Rt *rt, const void *logits, Candidate *all, int64_t index)
 
 /* ---- the run --------------------------------------------------------------------- */
 
-static void print_tokens(const Rt *rt, const int32_t *ids, int64_t n, bool first)
+static void send(Rt *rt)
 {
+    if (!rt_stdout_send(rt))
+        rt_fail(rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
+}
+
+static void print_tokens(Rt *rt, const int32_t *ids, int64_t n, bool first)
+{
+    enum { AT_ONCE = RT_SEND_BYTES / 16 }; /* ids have fewer characters than 16 */
     if (rt->rank != 0)
         return;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         if (rt_is_of_bytes(rt->trainer))
             putchar((int)ids[i]);
         else
             printf(first && i == 0 ? "%d" : " %d", (int)ids[i]);
-    if (fflush(stdout) != 0 || ferror(stdout))
-        rt_fail(rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
+        if (i % AT_ONCE == AT_ONCE - 1 || i == n - 1)
+            send(rt);
+    }
 }
 
 /* Does the id end a text, according to --stop or the folder of the weights? */
@@ -276,8 +285,10 @@ void rt_sample(Rt *rt)
         }
         print_tokens(rt, ids + n, 1, false);
     }
-    if (rt->rank == 0 && (putchar('\n') == EOF || fflush(stdout) != 0))
-        rt_fail(rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
+    if (rt->rank == 0) {
+        putchar('\n');
+        send(rt);
+    }
     free(ids);
     free(logits);
     free(all);

@@ -16,6 +16,8 @@
  *   IO_RESERVE=0    the filesystem cannot reserve bytes
  *   IO_MEMORY=BYTES the machine says that so many are available
  *   IO_READONLY=1   no file can be made there
+ *   IO_GONE=FOLDER  it is renamed as soon as a file of it is opened, as by a run that
+ *                   prunes, and the folder IO_COMES takes its place beside it
  *   IO_LOG=FILE     a line for each call that changes something, for crash.c */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -60,7 +62,7 @@ __attribute__((destructor)) static void end(void)
     }
 }
 
-/* What rt_platform.c asks for memory. */
+/* What rt_host_free_bytes asks for memory. */
 FILE *fopen(const char *path, const char *mode)
 {
     static char line[64];
@@ -221,6 +223,20 @@ static void view_close(int fd)
 
 /* ---- calls ----------------------------------------------------------------------- */
 
+static void prune(const char *path)
+{
+    const char *gone = getenv("IO_GONE"), *comes = getenv("IO_COMES");
+    char away[1200], there[1200];
+
+    if (!gone || strncmp(path, gone, strlen(gone)))
+        return;
+    snprintf(away, sizeof away, "%s.away", gone);
+    snprintf(there, sizeof there, "%.*s%s", (int)(strrchr(gone, '/') - gone), gone,
+             strrchr(comes, '/'));
+    if (REAL(rename)(comes, there) == 0)
+        REAL(rename)(gone, away);
+}
+
 int open(const char *path, int flags, ...)
 {
     va_list ap;
@@ -232,6 +248,7 @@ int open(const char *path, int flags, ...)
     va_end(ap);
     if (!ours(path))
         return REAL(open)(path, flags, mode);
+    prune(path);
     if (fails(EIO))
         return -1;
     if (flags & O_CREAT && getenv("IO_READONLY")) {

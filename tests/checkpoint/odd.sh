@@ -229,11 +229,64 @@ odd_filesystems() {
     done
     check 'is told' grep -q 'cannot be locked (Operation not supported)' "$WORK/fault2.err"
     fault_begin
-    exec 8>"$fck/.lock" && flock -n 8
+    flock -no "$fck/.lock" sleep 30 &
+    sleep 0.2
     IO_DIR=$fck IO_FLOCK=9 LD_PRELOAD=$io trainer_on fault2 2
     check 'where folders have no locks a file has' grep -q 'another run writes its checkpoints' \
         "$WORK/fault2.err"
-    exec 8<&-
+    kill $!
+}
+
+# A run that trains may remove a checkpoint that a reader has just listed.
+pruned_meanwhile() {
+    local best
+    rm -rf "$fck"
+    trainer_on fault2 4 --checkpoint-every 1 --eval "$data" --eval-every 1
+    check 'checkpoints that are evaluated' test $? = 0
+    rm -rf "$fck"/step-0000000[12]
+    mkdir "$fck/later" && cp -r "$fck" "$WORK/pruned.ck"
+    for best in '' --best; do
+        rm -rf "$fck" && cp -r "$WORK/pruned.ck" "$fck" && mv "$fck/step-00000004" "$fck/later"
+        # shellcheck disable=SC2086
+        IO_DIR=$fck IO_GONE=$fck/step-00000003 IO_COMES=$fck/later/step-00000004 LD_PRELOAD=$io \
+            timeout 60 "$WORK/fault2/trainer" sample --checkpoint "$fck" --prompt '1 2' --tokens 2 $best \
+            --threads 1 >"$WORK/fault2.out" 2>"$WORK/fault2.err" || cat "$WORK/fault2.err"
+        check "a checkpoint that is pruned is looked for again $best" grep -q \
+            "step-00000004, the .* one of $fck" "$WORK/fault2.err"
+        check 'without a warning' test "$(grep -c skipped "$WORK/fault2.err")" = 0
+    done
+    rm -rf "$fck" && cp -r "$WORK/pruned.ck" "$fck" && mkdir "$fck/none"
+    IO_DIR=$fck IO_GONE=$fck/step-00000003 IO_COMES=$fck/none LD_PRELOAD=$io \
+        "$WORK/fault2/trainer" ls "$fck" >"$WORK/fault2.out" 2>"$WORK/fault2.err"
+    check 'nor does ls list it' test "$(grep -c '^step-' "$WORK/fault2.out")" = 1
+}
+
+# A run that was killed with its machine holds its lock until the server of the files gives it up.
+locks() {
+    local job
+    fault_begin
+    flock -no "$fck" sleep 3 &
+    sleep 0.2
+    trainer_on fault2 2 --deadline 6e8 # 20 times as much, for disks, has more than 63 bits
+    check 'a lock that is freed is waited for' test $? = 0
+    check 'which is told' grep -q 'note: .*: process [0-9]* of this machine has the lock; waiting' \
+        "$WORK/fault2.err"
+    fault_begin
+    IO_DIR=$fck IO_FLOCK=11 LD_PRELOAD=$io trainer_on fault2 2 &
+    job=$!
+    timeout 30 bash -c "until grep -q 'another machine .* has the lock; waiting for it, at most 120 seconds' \
+        '$WORK/fault2.err'; do sleep 0.1; done"
+    check 'one of another machine, too' test $? = 0
+    sleep 6
+    check 'for longer' kill -0 "$job"
+    pkill -TERM -P "$job"
+    wait "$job"
+    check 'a signal ends the wait' test $? = 75
+    check 'which is told' grep -q 'a signal came while .* had the lock of .*: run it again with --resume' \
+        "$WORK/fault2.err"
+    fault_begin
+    IO_DIR=$fck IO_FLOCK=9 LD_PRELOAD=$io trainer_on fault2 2
+    check 'a file that is locked names its holder' grep -q "^$(uname -n) [0-9]*$" "$fck/.lock"
 }
 
 # ---- config.json --------------------------------------------------------------------------------------------
@@ -269,4 +322,6 @@ part pipes:families pipes
 part wrong_folders:families,first_checkpoint wrong_folders
 part wrong_weights:families wrong_weights
 part odd_filesystems:families,first_checkpoint odd_filesystems
+part pruned_meanwhile:families,first_checkpoint pruned_meanwhile
+part locks:families,first_checkpoint locks
 part configs:families configs

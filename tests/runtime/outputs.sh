@@ -203,6 +203,47 @@ stdout_stuck() {
     check "and it is told" grep -q 'warning: stdout .*its reader has stopped reading' "$WORK/stuck.err"
 }
 
+# Nor does one that stops reading a log in a pipe: lines are left out, and their number is told.
+log_stuck() {
+    local d=$WORK/log_stuck job left slow_reader
+    rm -rf "$d" && mkdir "$d" && mkfifo "$d/pipe"
+    slow_reader='IFS= read -r line; echo "$line"; until [ -e "$0/go" ]; do sleep 0.1; done; cat'
+    timeout 120 bash -c "($slow_reader) <\"\$0/pipe\" >\"\$0/heard\"" "$d" &
+    timeout 120 "$WORK/one/trainer" --data "$data" --steps 400 --threads 1 --deadline 1 --quiet \
+        --log "$d/pipe" >"$d/out" 2>"$d/err"
+    check "a log whose reader stands still: the code tells that it is incomplete" test $? = 1
+    check "once" grep -q "warning: --log $d/pipe: its reader has stopped reading" "$d/err"
+    touch "$d/go"
+    wait $!
+    left=$(sed -n 's/.*error: --log .*had stopped reading: \([0-9]*\) lines are left out$/\1/p' "$d/err")
+    check "and how much: $left" test "$(($(wc -l <"$d/heard") + ${left:-0}))" = 401
+    check "lines are whole" test "$(grep -c '^{.*"time": [0-9.]*}$' "$d/heard")" = "$(wc -l <"$d/heard")"
+    rm -f "$d/go"
+    timeout 120 bash -c "($slow_reader) <\"\$0/pipe\" >\"\$0/heard\"" "$d" &
+    timeout 120 "$WORK/one/trainer" --data "$data" --steps 1000000 --threads 1 --deadline 1 --quiet \
+        --log "$d/pipe" >"$d/out" 2>"$d/err" &
+    job=$!
+    timeout 60 bash -c "until grep -q 'has stopped reading' '$d/err'; do sleep 0.1; done"
+    touch "$d/go"
+    timeout 60 bash -c "until [ \"\$(sed -n 's/^{.step.: \([0-9]*\),.*/\1/p' '$d/heard' | sort -n |
+        awk 'NR > 1 && \$1 > last + 1 { print 1 } { last = \$1 }')\" = 1 ]; do sleep 0.1; done"
+    check "a reader that goes on gets the lines from then on" test $? = 0
+    kill "$job"
+    wait "$job"
+}
+
+# A reader of samples that takes its time, like a pager, is no rank that stands still.
+sample_stuck() {
+    local d=$WORK/sample_stuck
+    rm -rf "$d" && mkdir "$d"
+    quick --checkpoint "$d/ck" || bad "a checkpoint is written" "$WORK/quick.err"
+    timeout 120 "$t" sample --checkpoint "$d/ck" --prompt '1 2 3' --tokens 3000 --threads 1 --deadline 2 \
+        --stop none 2>"$d/err" | perl -e 'fcntl(STDIN, 1031, 4096); # F_SETPIPE_SZ
+            sleep(8); print while <STDIN>' >"$d/heard"
+    check "sample waits for its reader" test "${PIPESTATUS[0]}" = 0
+    check "who gets all of it" test "$(wc -w <"$d/heard")" = 3003
+}
+
 # A terminal that takes no line, neither on stdout nor on stderr, holds up no end.
 stalled_terminal() {
     rm -rf "$WORK/stalled"
@@ -244,4 +285,9 @@ outputs_suite() {
     [ "$FULL" = 1 ] && stdout_stuck
     turn 0 3 stalled_terminal
     file_size
+}
+
+slow_readers() {
+    log_stuck
+    sample_stuck
 }

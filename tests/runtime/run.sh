@@ -519,6 +519,7 @@ part bad_masks:four,masked bad_masks
 part large_vocabulary large_vocabulary
 part bad_flags:four bad_flags
 part outputs:four,one outputs_suite
+part slow_readers:four,one slow_readers
 part pipe:four,one in_a_pipe
 part typed_next:one typed_next
 part terminal:four on_a_terminal

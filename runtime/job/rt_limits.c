@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_limits.c: what the control groups of this process leave it. In: /proc/self/cgroup,
+ * which names its groups; /proc/self/mountinfo, which says where they are mounted; their
+ * files. Out: memory and CPUs.
+ *
+ * A limit may be set on the group of this process or on any group above it, and all of
+ * them count: Slurm and systemd limit groups below the mount, and a container that shares
+ * the host's names of groups sees its own below the mount, too. Both versions of control
+ * groups are read, because a machine may use one for memory and the other for the rest.
+ */
+#include "job/rt_file.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One number of a group: the smaller one stays in *least. */
+typedef void Look(const char *folder, bool v2, int64_t *least);
+
+/* ---- numbers --------------------------------------------------------------------- */
+
+int64_t rt_limits_number(const char *path, const char *word)
+{
+    char line[256];
+    const size_t skip = strlen(word);
+    long long n = -1;
+    FILE *f = fopen(path, "re");
+    if (f == NULL)
+        return -1;
+    while (n < 0 && fgets(line, sizeof line, f) != NULL)
+        if (strncmp(line, word, skip) != 0 || sscanf(line + skip, "%lld", &n) != 1)
+            n = -1;
+    fclose(f);
+    return n;
+}
+
+static int64_t number(const char *folder, const char *name, const char *word)
+{
+    char path[PATH_MAX + RT_NAME_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return rt_limits_number(path, word);
+}
+
+/* The kernel can drop cached files. */
+static void look_at_memory(const char *folder, bool v2, int64_t *least)
+{
+    const int64_t limit = number(folder, v2 ? "memory.max" : "memory.limit_in_bytes", ""),
+                  used =
+                      number(folder, v2 ? "memory.current" : "memory.usage_in_bytes", "");
+    int64_t cached =
+        number(folder, "memory.stat", v2 ? "inactive_file " : "total_inactive_file ");
+    if (limit < 0 || used < 0)
+        return; /* "max"; or the mount's own folder, which has no limits */
+    cached = cached > used ? used : cached > 0 ? cached : 0;
+    const int64_t left = limit - (used - cached);
+    *least = left < *least ? left : *least;
+}
+
+/* CPU time per period, rounded up to whole CPUs. */
+static void look_at_cpus(const char *folder, bool v2, int64_t *least)
+{
+    char path[PATH_MAX + RT_NAME_BYTES];
+    long long granted = -1, period = -1;
+    if (v2) {
+        snprintf(path, sizeof path, "%s/cpu.max", folder);
+        FILE *f = fopen(path, "re");
+        if (f == NULL)
+            return;
+        if (fscanf(f, "%lld %lld", &granted, &period) != 2)
+            granted = -1; /* "max" */
+        fclose(f);
+    } else {
+        granted = number(folder, "cpu.cfs_quota_us", "");
+        period = number(folder, "cpu.cfs_period_us", "");
+    }
+    if (granted <= 0 || period <= 0)
+        return;
+    const int64_t cpus = granted / period + (granted % period != 0);
+    *least = cpus < *least ? cpus : *least;
+}
+
+/* ---- groups ---------------------------------------------------------------------- */
+
+static bool has_word(const char *list, const char *word)
+{
+    const size_t bytes = strlen(word);
+    for (const char *p = list; *p != '\0'; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == bytes && memcmp(p, word, bytes) == 0)
+            return true;
+    return false;
+}
+
+/* The name of this process's group, of lines like "4:cpu,cpuacct:/name"; version 2 has no
+ * controllers there, so it is "". */
+static bool find_group(const char *root, const char *controller, char *name, size_t bytes)
+{
+    char path[PATH_MAX], *line = NULL;
+    size_t room = 0;
+    bool found = false;
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *f = fopen(path, "re");
+    while (f != NULL && !found && getline(&line, &room, f) > 0) {
+        char *list = strchr(line, ':'), *is = list != NULL ? strchr(list + 1, ':') : NULL;
+        if (is == NULL)
+            continue;
+        *is++ = '\0';
+        is[strcspn(is, "\n")] = '\0';
+        found = controller[0] == '\0' ? list[1] == '\0' : has_word(list + 1, controller);
+        if (found)
+            snprintf(name, bytes, "%s", is);
+    }
+    free(line);
+    if (f != NULL)
+        fclose(f);
+    return found;
+}
+
+/* The group's name below the mounted one, "of". Processes outside the mounted part have
+ * names with "..": then only the mount itself can be read. */
+static const char *below(const char *name, const char *of)
+{
+    const size_t bytes = strcmp(of, "/") == 0 ? 0 : strlen(of);
+    const bool inside = strncmp(name, of, bytes) == 0 &&
+                        (name[bytes] == '/' || name[bytes] == '\0') &&
+                        strstr(name, "/..") == NULL;
+    return inside && strcmp(name + bytes, "/") != 0 ? name + bytes : "";
+}
+
+/* From the group up to the mount. */
+static void climb(const char *top, const char *name, bool v2, Look *look, int64_t *least)
+{
+    char folder[PATH_MAX];
+    const size_t top_bytes = strlen(top);
+    if (snprintf(folder, sizeof folder, "%s%s", top, name) >= (int)sizeof folder)
+        return;
+    look(folder, v2, least);
+    while (strlen(folder) > top_bytes) {
+        *strrchr(folder, '/') = '\0';
+        look(folder, v2, least);
+    }
+}
+
+/* Lines of mountinfo: "36 35 0:31 OF AT options - cgroup source rw,memory". */
+static void look_at_all(const char *root, const char *controller, Look *look,
+                        int64_t *least)
+{
+    char path[PATH_MAX], name[PATH_MAX], *line = NULL;
+    size_t room = 0;
+    snprintf(path, sizeof path, "%s/proc/self/mountinfo", root);
+    FILE *f = fopen(path, "re");
+    while (f != NULL && getline(&line, &room, f) > 0) {
+        char of[1024], at[1024], top[2 * PATH_MAX], type[16], options[256];
+        const char *rest = strstr(line, " - ");
+        if (rest == NULL || sscanf(rest, " - %15s %*s %255s", type, options) != 2 ||
+            sscanf(line, "%*s %*s %*s %1023s %1023s", of, at) != 2)
+            continue;
+        const bool v2 = strcmp(type, "cgroup2") == 0;
+        if (!v2 && (strcmp(type, "cgroup") != 0 || !has_word(options, controller)))
+            continue;
+        if (!find_group(root, v2 ? "" : controller, name, sizeof name))
+            continue;
+        snprintf(top, sizeof top, "%s%s", root, at);
+        climb(top, below(name, of), v2, look, least);
+    }
+    free(line);
+    if (f != NULL)
+        fclose(f);
+}
+
+int64_t rt_limits_memory_bytes(const char *root)
+{
+    int64_t least = INT64_MAX;
+    look_at_all(root, "memory", look_at_memory, &least);
+    return least > 0 ? least : 0;
+}
+
+int rt_limits_cpus(const char *root)
+{
+    int64_t least = INT_MAX;
+    look_at_all(root, "cpu", look_at_cpus, &least);
+    return (int)least;
+}
