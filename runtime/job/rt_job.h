@@ -140,6 +140,8 @@ void rt_cores_short_turns(void);
 void rt_cores_bind(const RtCores *c, int index, int ranks, int threads);
 /* Restarts this program if OpenMP would bind or spin as if it had the machine alone. */
 void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **argv);
+/* The same for one of several ranks that a launcher started: only if OpenMP would bind. */
+void rt_cores_unbind_openmp(char **argv);
 
 /* ---- rt_launcher.c, rt_launch.c, rt_join.c --------------------------------------- */
 
