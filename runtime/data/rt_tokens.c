@@ -182,9 +182,11 @@ bool rt_mapped_open(RtMapped *m, const char *name, char *error)
                                    "text or tokens");
     }
     void *map = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    const int reason = errno;
     close(fd);
     if (map == MAP_FAILED)
-        return rt_tokens_wrong(error, "%s: cannot be mapped: %s", name, strerror(errno));
+        return rt_tokens_wrong(error, "%s: cannot be mapped: %s", name,
+                               rt_limits_map_error("", reason));
     clock_gettime(CLOCK_REALTIME, &now);
     *m = (RtMapped){.name = strdup(name),
                     .at = map,

@@ -5,6 +5,9 @@
 #define _GNU_SOURCE
 #include "job/rt_job.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +46,25 @@ static int by_place(const void *a, const void *b)
     return x->cpu - y->cpu;
 }
 
+/* If OpenMP binds threads, it has bound the first one to one place before main; its
+ * places together are what this process had. */
+static void add_places(cpu_set_t *set)
+{
+#ifdef _OPENMP
+    int cpu[MAX_CPUS];
+    for (int place = 0; place < omp_get_num_places(); place++) {
+        const int n = omp_get_place_num_procs(place);
+        if (n > MAX_CPUS)
+            continue;
+        omp_get_place_proc_ids(place, cpu);
+        for (int i = 0; i < n; i++)
+            CPU_SET((size_t)cpu[i], set); /* beyond the set: ignored */
+    }
+#else
+    (void)set;
+#endif
+}
+
 void rt_cores_find(RtCores *c)
 {
     Place place[MAX_CPUS];
@@ -50,6 +72,7 @@ void rt_cores_find(RtCores *c)
     CPU_ZERO(&set);
     c->n_cpus = 0;
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        add_places(&set);
         for (int cpu = 0; cpu < CPU_SETSIZE && c->n_cpus < MAX_CPUS; cpu++) {
             if (CPU_ISSET(cpu, &set)) {
                 place[c->n_cpus++] = (Place){topology(cpu, "physical_package_id"),
@@ -115,6 +138,50 @@ void rt_cores_short_turns(void)
     }
 }
 
+static bool openmp_binds(void)
+{
+    const char *bind = getenv("OMP_PROC_BIND");
+    return getenv("OMP_PLACES") != NULL || getenv("GOMP_CPU_AFFINITY") != NULL ||
+           (bind != NULL && strcmp(bind, "false") != 0);
+}
+
+/* If the loader was started with this program as its argument, exec would start the
+ * loader again: it has no base then. */
+static bool can_restart(void)
+{
+    return getenv("RT_FITTED") == NULL && getauxval(AT_BASE) != 0;
+}
+
+/* Once, even if a library ignores the environment. What runs then has all CPUs again. */
+static void restart(const RtCores *c, char **argv)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int i = 0; i < c->n_cpus; i++)
+        CPU_SET(c->cpu[i], &set);
+    sched_setaffinity(0, sizeof set, &set);
+    setenv("RT_FITTED", "1", 1);
+    fflush(NULL);
+    execv("/proc/self/exe", argv); /* without /proc: slower, but correct */
+}
+
+static void unbind(void)
+{
+    unsetenv("OMP_PLACES");
+    unsetenv("GOMP_CPU_AFFINITY");
+    setenv("OMP_PROC_BIND", "false", 1);
+}
+
+void rt_cores_unbind_openmp(char **argv)
+{
+    RtCores c;
+    if (!openmp_binds() || !can_restart())
+        return;
+    rt_cores_find(&c);
+    unbind();
+    restart(&c, argv);
+}
+
 /* OpenMP read its environment before main, when this process had all the cores. If it
  * binds threads, all ranks would bind to the same cores; if ranks have more threads than
  * there are cores, they would spin against each other. Otherwise a thread that waits for
@@ -124,25 +191,17 @@ void rt_cores_short_turns(void)
 void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **argv)
 {
     const int threads = rt_cores_threads(c, f, ranks);
-    const char *bind = getenv("OMP_PROC_BIND"), *places = getenv("OMP_PLACES");
-    const bool binds =
-        ranks > 1 && (places != NULL || (bind != NULL && strcmp(bind, "false")));
+    const bool binds = ranks > 1 && openmp_binds();
     const bool crowded = threads > 1 && ranks * threads > c->quota;
     const bool waits = threads > 1 && getenv("OMP_WAIT_POLICY") == NULL &&
                        getenv("GOMP_SPINCOUNT") == NULL;
-    /* If the loader was started with this program as its argument, exec would start the
-     * loader again: it has no base then. */
-    if (getenv("RT_FITTED") != NULL || (!binds && !waits) || getauxval(AT_BASE) == 0)
+    if (!can_restart() || (!binds && !waits))
         return;
-    setenv("RT_FITTED", "1", 1); /* once, even if a library ignores it */
-    if (binds) {
-        unsetenv("OMP_PLACES");
-        setenv("OMP_PROC_BIND", "false", 1);
-    }
+    if (binds)
+        unbind();
     if (waits) {
         setenv(crowded ? "OMP_WAIT_POLICY" : "GOMP_SPINCOUNT",
                crowded ? "passive" : "1000", 1);
     }
-    fflush(NULL);
-    execv("/proc/self/exe", argv); /* without /proc: slower, but correct */
+    restart(c, argv);
 }

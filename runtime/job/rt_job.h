@@ -87,11 +87,13 @@ void rt_agree_builds(Rt *rt);
 void rt_agree_flags(Rt *rt);
 void rt_take_first(Rt *rt, uint64_t *words, int n); /* collective: sets them to rank 0's */
 
-/* ---- rt_limits.c: control groups ------------------------------------------------- */
+/* ---- rt_limits.c: limits of this process ----------------------------------------- */
 
-/* root: a folder that precedes all paths, or "". */
+/* root: a folder that precedes all paths, or "". Memory and CPUs: of the control groups. */
 int64_t rt_limits_memory_bytes(const char *root); /* left now; INT64_MAX: unlimited */
 int rt_limits_cpus(const char *root);             /* per period; INT_MAX: unlimited */
+/* Text for the errno of a mapping: ENOMEM may mean that there are too many of them. */
+const char *rt_limits_map_error(const char *root, int reason);
 /* The number after the first `word` that starts a line; -1: there is none. */
 int64_t rt_limits_number(const char *path, const char *word);
 
@@ -139,6 +141,8 @@ void rt_cores_short_turns(void);
 void rt_cores_bind(const RtCores *c, int index, int ranks, int threads);
 /* Restarts this program if OpenMP would bind or spin as if it had the machine alone. */
 void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **argv);
+/* The same for one of several ranks that a launcher started: only if OpenMP would bind. */
+void rt_cores_unbind_openmp(char **argv);
 
 /* ---- rt_launcher.c, rt_launch.c, rt_join.c --------------------------------------- */
 

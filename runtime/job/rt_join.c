@@ -446,6 +446,8 @@ static int find_secret(const RtFlags *f, const RtJoin *j, RtSecret *s)
 int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j, RtSeat *seat)
 {
     RtSecret secret;
+    if (t->world_size > 1)
+        rt_cores_unbind_openmp(f->argv);
     int rc = check_size(t, f, j);
     rc = rc < 0 ? find_secret(f, j, &secret) : rc;
     if (rc >= 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_limits.c: what the control groups of this process leave it. In: /proc/self/cgroup,
- * which names its groups; /proc/self/mountinfo, which says where they are mounted; their
- * files. Out: memory and CPUs.
+/* rt_limits.c: limits of this process. In: /proc/self/cgroup, which names its control
+ * groups; /proc/self/mountinfo, which says where they are mounted; their files; the list
+ * of mappings. Out: the memory and CPUs that are left; why a mapping failed.
  *
  * A limit may be set on the group of this process or on any group above it, and all of
  * them count: Slurm and systemd limit groups below the mount, and a container that shares
@@ -10,6 +10,7 @@
  */
 #include "job/rt_file.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,4 +180,38 @@ int rt_limits_cpus(const char *root)
     int64_t least = INT_MAX;
     look_at_all(root, "cpu", look_at_cpus, &least);
     return (int)least;
+}
+
+/* ---- mappings -------------------------------------------------------------------- */
+
+/* vm.max_map_count if this process has about as many; 0: fewer, or unknown. */
+static long long reached_mappings(const char *root)
+{
+    enum { NEARLY = 16 }; /* a few may have been given up since, or been merged */
+    char path[PATH_MAX], *line = NULL;
+    size_t room = 0;
+    int64_t n = 0;
+    snprintf(path, sizeof path, "%s/proc/sys/vm/max_map_count", root);
+    const int64_t most = rt_limits_number(path, "");
+    snprintf(path, sizeof path, "%s/proc/self/maps", root);
+    FILE *f = most > 0 ? fopen(path, "re") : NULL;
+    while (f != NULL && getline(&line, &room, f) > 0)
+        n++;
+    free(line);
+    if (f != NULL)
+        fclose(f);
+    return f != NULL && n + NEARLY >= most ? most : 0;
+}
+
+const char *rt_limits_map_error(const char *root, int reason)
+{
+    static _Thread_local char text[160];
+    const long long most = reason == ENOMEM ? reached_mappings(root) : 0;
+    if (most == 0)
+        return strerror(reason);
+    snprintf(text, sizeof text,
+             "%s: this process has the %lld mappings that vm.max_map_count allows: raise "
+             "it, or use fewer, larger files",
+             strerror(reason), most);
+    return text;
 }

@@ -29,9 +29,9 @@ int64_t rt_shared_most_bytes(const RtTrainer *t)
 /* It is not on a disk, but limits on files apply. */
 const char *rt_shared_error(int64_t bytes)
 {
-    static char text[160];
+    static char text[240];
     const int reason = errno;
-    snprintf(text, sizeof text, "%s", strerror(reason));
+    snprintf(text, sizeof text, "%s", rt_limits_map_error("", reason));
     if (reason == EFBIG) {
         snprintf(text, sizeof text,
                  "%s: `ulimit -f` counts the %lld bytes that ranks share as a file",

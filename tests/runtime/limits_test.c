@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits_test.c: limits of control groups, read from folders that look like machines:
- * both versions, with limits on the group of the process, above it, and on the mount. */
+/* limits_test.c: limits, read from folders that look like machines: of control groups of
+ * both versions, on the group of the process, above it, and on the mount; the number of
+ * mappings. */
 #include "../../runtime/job/rt_limits.c"
 
 #include <setjmp.h>
@@ -151,6 +152,25 @@ static void nothing_known(void **state)
     assert_int_equal(rt_limits_cpus(root), INT_MAX);
 }
 
+/* ENOMEM of a mapping is about their number only if that is reached. */
+static void mappings(void **state)
+{
+    char maps[4096] = "";
+
+    (void)state;
+    assert_string_equal(rt_limits_map_error(root, ENOMEM), strerror(ENOMEM));
+    put("/proc/sys/vm", "max_map_count", "60\n");
+    for (int i = 0; i < 43; i++)
+        strcat(maps, "7f0000000000-7f0000001000 r--s 00000000 fe:00 7 /data/a\n");
+    put("/proc/self", "maps", maps);
+    assert_string_equal(rt_limits_map_error(root, ENOMEM), strerror(ENOMEM));
+    put("/proc/self", "maps",
+        strcat(maps, "7fff00000000-7fff00001000 r-xp 0 0:0 0 [vdso]\n"));
+    assert_non_null(strstr(rt_limits_map_error(root, ENOMEM),
+                           "has the 60 mappings that vm.max_map_count allows"));
+    assert_string_equal(rt_limits_map_error(root, EACCES), strerror(EACCES));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +179,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(below_a_part, begin, end),
         cmocka_unit_test_setup_teardown(version_1, begin, end),
         cmocka_unit_test_setup_teardown(nothing_known, begin, end),
+        cmocka_unit_test_setup_teardown(mappings, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -465,6 +465,42 @@ waits_of_threads() {
     check "GOMP_SPINCOUNT stays" waits_as GOMP_SPINCOUNT=77 GOMP_SPINCOUNT=77
 }
 
+# cpus_as LAUNCHER [NAME=VALUE...]: the CPUs of the ranks of $t, in that environment; the launcher
+# starts each of them, or `alone` the trainer.
+cpus_as() {
+    local launcher=$1 rank ranks=(0) pid jobs=() as=(env)
+    shift
+    [ "$launcher" = alone ] || ranks=(0 1 2 3)
+    rm -f "$WORK/cpus.jsonl"
+    for rank in "${ranks[@]}"; do
+        [ "$launcher" = alone ] || started_by "$launcher" "$rank" 4
+        "${as[@]}" "$@" "$t" --data "$data" --steps 1000000 --log "$WORK/cpus.jsonl" >/dev/null 2>&1 &
+        jobs+=($!)
+    done
+    timeout 30 sh -c "until [ -s '$WORK/cpus.jsonl' ]; do sleep 0.05; done"
+    for pid in "${jobs[@]}"; do
+        pgrep -P "$pid" | sed 's|.*|/proc/&/status|' | xargs grep -h '^Cpus_allowed:'
+    done | sort
+    kill -KILL "${jobs[@]}"
+    wait "${jobs[@]}" 2>/dev/null
+}
+
+# OpenMP that is asked to bind threads binds the first thread of each process to the first core,
+# before main.
+bound_threads() {
+    local launcher what
+    for launcher in alone torchrun srun; do
+        cpus_as $launcher >"$WORK/cpus"
+        check "$launcher: CPUs of four ranks" test "$(wc -l <"$WORK/cpus")" = 4
+        for what in OMP_PROC_BIND=true OMP_PLACES=cores; do
+            check "$launcher: the same with $what" diff "$WORK/cpus" <(cpus_as $launcher $what)
+        done
+    done
+    OMP_PROC_BIND=true timeout 60 "$WORK/one/trainer" --data "$data" --steps 1 >"$WORK/bound.out" 2>&1
+    check "a rank that OpenMP binds has a thread for each core" grep -qE \
+        "1 rank x $(nproc) threads?," "$WORK/bound.out"
+}
+
 # The loops of toy.sh over an emitted trainer: ranks that are killed or stopped at random, faults in
 # the middle of a step.
 emitted_loops() {
@@ -514,6 +550,7 @@ part formats:four formats
 part one one
 part weights:four,one weights
 part waits_of_threads:four,one waits_of_threads
+part bound_threads:four,one bound_threads
 part masked masked
 part bad_masks:four,masked bad_masks
 part large_vocabulary large_vocabulary
