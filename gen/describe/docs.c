@@ -11,16 +11,19 @@
 
 static void add_range(Text *t, const Field *f)
 {
+    const char *comma = f->has_min || f->has_above ? "," : "";
+    const int digits = f->type == FIELD_INT ? 16 : 14; /* integers have all of theirs */
+
     if (f->power_of_two)
         text_printf(t, " power of two");
     if (f->has_min)
-        text_printf(t, " ≥ %.14g", f->min);
+        text_printf(t, " ≥ %.*g", digits, f->min);
     if (f->has_above)
-        text_printf(t, " > %.14g", f->above);
+        text_printf(t, " > %.*g", digits, f->above);
     if (f->has_max)
-        text_printf(t, "%s ≤ %.14g", f->has_min || f->has_above ? "," : "", f->max);
+        text_printf(t, "%s ≤ %.*g", comma, digits, f->max);
     if (f->has_below)
-        text_printf(t, "%s < %.14g", f->has_min || f->has_above ? "," : "", f->below);
+        text_printf(t, "%s < %.*g", comma, digits, f->below);
 }
 
 static const char *default_text(Gen *g, const Field *f)
@@ -95,7 +98,9 @@ static void add_values(Gen *g, Text *t, const Field *f, const Kinds *kinds)
     if (f->type == FIELD_LIST && f->count)
         text_printf(t, " of %d", (int)f->count);
     if (f->type == FIELD_LIST && !f->count)
-        text_printf(t, " of %ss", type[f->item->type]);
+        text_printf(
+            t, f->item->type == FIELD_ANY ? " of texts or of lists of texts" : " of %ss",
+            type[f->item->type]);
     if (f->alone)
         text_printf(t, ", or one alone");
     if (f->pattern)
@@ -105,8 +110,9 @@ static void add_values(Gen *g, Text *t, const Field *f, const Kinds *kinds)
     add_range(t, f);
     if (f->number_makes)
         text_printf(t, "; a number means `%s`", f->number_makes);
-    if (f->number_sets.count)
-        text_printf(t, "; a number sets %s", words_join(g, &f->number_sets, "`"));
+    for (int i = 0; i < f->number_sets.count; i++)
+        text_printf(t, "%s`%s`", i ? " and " : "; a number sets ",
+                    f->number_sets.items[i]);
     if (f->func)
         text_printf(t, "; %s", f->func);
     if (f->later_number)

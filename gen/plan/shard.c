@@ -250,7 +250,9 @@ static void warn_padding(Gen *g)
     if ((held - used) * 20 > used) {
         diag_add(
             g, DIAG_WARNING, model_pos(g, "mesh"),
-            "wrap more blocks in one unit, or use fewer shards",
+            g->model.mesh.axis[AXIS_SHARD].degree > 1
+                ? "wrap more blocks in one unit, or use fewer shards"
+                : "wrap more blocks in one unit",
             "mesh: padding is %.1f %% of the parameters (%lld of %lld elements): shards "
             "lie on a grain of %d elements",
             100.0 * (double)(held - used) / (double)used, (long long)(held - used),
