@@ -5,7 +5,8 @@
 -- A text is a Lua string if the template itself says it, or { kind = "text", s =, data = } with
 -- what messages say in it: data is true, if all of it is theirs, or a string with "\1" for each
 -- byte that is. So a message cannot spell a special token: see tokenize_chat.c.
--- Lists, dicts, generators, namespaces, loops, functions, none and undefined are tables with a `kind`.
+-- Lists, dicts, generators, namespaces, loops, functions, none and undefined are tables with a
+-- `kind`.
 
 local state = { at = 1 } -- where the template is; its name, its text
 jinja.state = state
@@ -319,7 +320,12 @@ function V.calculate(op, a, b)
     elseif y == 0 and op:find "[/%%]" then
         fail "a division by 0"
     end
-    return calculations[op](x, y)
+    local result = calculations[op](x, y)
+    if math.type(result) == "integer" and op:find "[-+*]" and
+        math.abs(calculations[op](x + 0.0, y + 0.0)) >= 2.0 ^ 63 then
+        fail "a whole number of more than 64 bits is not supported"
+    end
+    return result
 end
 
 -- ---- parts

@@ -89,6 +89,7 @@ jinja_values() {
     template "a generator as a list" "{{ messages|map(attribute='role')|tojson }}" 'a value of kind generator cannot be written as JSON'
     template "a generator twice" "{% set g = messages|map(attribute='role') %}{{ g|join }}{{ g|join }}" \
         'iterates a second time over what a filter gave; add `| list`'
+    template "a product that is too large" '{{ 999999999999999999 * 10 }}' 'a whole number of more than 64 bits is not supported'
     template "a list and a tuple" '{{ ([1] + (2,))|length }}' 'have no `+`'
     text "set within generation" "{% set x = 1 %}{% for m in messages %}{% generation %}{% set x = 2 %}{{ x }}{{ loop.index }}{% endgeneration %}{{ x }};{% endfor %}" \
         "211;221;"
