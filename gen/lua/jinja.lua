@@ -264,22 +264,24 @@ statements.macro = function(p, at)
     end
 end
 
--- The model learns to predict the text in between.
+-- The model learns to predict the text in between. For transformers it is a call block of
+-- Jinja's: it has a scope of its own, and loops outside cannot be left from within.
 statements.generation = function(p, at)
     if p.macros > 0 then
         p:refuse "`generation` within a macro is not supported"
     end
     p:expect "%}"
-    p.generation = true
+    local loops = p.loops
+    p.generation, p.loops = true, 0
     local body = p:block({ name = "generation", at = at }, "endgeneration")
+    p.loops = loops
     p:expect "%}"
     return function(scope, out)
         local from = #out + 1
-        local left = body(scope, out)
+        body(inside(scope), out)
         for i = from, #out do
             out[i] = { value = out[i].value, target = true }
         end
-        return left
     end
 end
 

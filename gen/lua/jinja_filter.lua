@@ -10,22 +10,50 @@ local function is_empty(v)
     return v == nil or kind(v) == "none"
 end
 
--- Of a call: its arguments, by place or by name; others are refused.
-local function arguments(args, named, ...)
-    local names, found = { ... }, {}
-    for i = 1, #names do
-        found[i] = args[i]
-        if named and named[names[i]] ~= nil then
-            found[i], named[names[i]] = named[names[i]], nil
+-- The arguments of a call, in the order of SPEC's names; those that SPEC lacks are refused.
+local function arguments(spec, args, named)
+    local found = { table.unpack(args) }
+    if #args > #spec.names then
+        fail "too many arguments"
+    end
+    for name, value in pairs(named or {}) do
+        local i = spec.place[name]
+        if not i then
+            fail("the argument `" .. name .. "` is not supported")
+        elseif found[i] ~= nil then
+            fail("the argument `" .. name .. "` is given twice")
+        end
+        found[i] = value
+    end
+    for i = 1, #spec.names do
+        if found[i] == nil and spec.needed[i] then
+            fail("the argument `" .. spec.names[i] .. "` is missing")
         end
     end
-    for name in pairs(named or {}) do
-        fail("the argument `" .. name .. "` is not supported")
+    return table.unpack(found, 1, #spec.names)
+end
+
+-- F as a filter, method or test whose arguments are NAMES: "a!" is needed, and behind "/" all
+-- come by place alone, as in Python.
+local function takes(names, f)
+    local spec = { names = {}, needed = {}, place = {} }
+    for name, mark in names:gmatch "([%a_]+)(!?)" do
+        local i = #spec.names + 1
+        spec.names[i], spec.needed[i] = name, mark ~= ""
+        spec.place[name] = names:sub(1, 1) ~= "/" and i or nil
     end
-    if #args > #names then
-        fail("too many arguments")
+    return function(v, args, named)
+        return f(v, arguments(spec, args, named))
     end
-    return found[1], found[2], found[3]
+end
+
+-- A whole number; nil if it is omitted, or none.
+local function whole(v, what)
+    if is_empty(v) then
+        return nil
+    end
+    return math.type(V.number(v)) == "integer" and V.number(v) or
+        fail(("%s must be a whole number, not %s"):format(what, V.what(v)))
 end
 
 -- ---- texts
@@ -47,6 +75,9 @@ local function strip(v, chars, left, right)
         while to >= from and set[utf8.codepoint(s, utf8.offset(s, -1, to + 1))] do
             to = utf8.offset(s, -1, to + 1) - 1
         end
+    end
+    if from > to then
+        return V.cut(v, 1, 0)
     end
     return V.cut(v, left and from or 1, right and to or #s)
 end
@@ -70,11 +101,14 @@ local lower = recase("lower", string.lower)
 local capitalize = recase("capitalize", function(s)
     return s:sub(1, 1):upper() .. s:sub(2):lower()
 end)
-local title = recase("title", function(s)
-    return (s:gsub("[%a]+", function(word)
-        return word:sub(1, 1):upper() .. word:sub(2):lower()
-    end))
-end)
+-- The method's words are letters; the filter's end at white space, a dash or an opening bracket.
+local function title(word)
+    return recase("title", function(s)
+        return (s:gsub(word, function(w)
+            return w:sub(1, 1):upper() .. w:sub(2):lower()
+        end))
+    end)
+end
 
 local function replace(v, old, new, count)
     local s, parts, at = V.string(v), {}, 1
@@ -82,7 +116,8 @@ local function replace(v, old, new, count)
     if old == "" then
         fail "an empty text cannot be replaced"
     end
-    count = not is_empty(count) and count >= 0 and count or #s
+    count = whole(count, "the count of `replace`") or -1
+    count = count >= 0 and count or #s
     for _ = 1, count do
         local from, to = s:find(old, at, true)
         if not from then
@@ -101,7 +136,8 @@ local function split(v, separator, count)
         fail "`split` without a text to split at is not supported"
     end
     local s, parts, at = V.string(v), {}, 1
-    count = not is_empty(count) and count >= 0 and count or #s
+    count = whole(count, "`maxsplit`") or -1
+    count = count >= 0 and count or #s
     while #parts < count do
         local from, to = s:find(V.string(separator), at, true)
         if not from then
@@ -114,29 +150,84 @@ local function split(v, separator, count)
     return V.list(parts)
 end
 
-local function has_end(v, ends, at_begin)
+-- Bytes from..to of the characters START to STOP, as Python's methods count them; nil: START is
+-- behind STOP, where not even an empty text is found.
+local function span(v, start, stop)
+    local s, n = V.string(v), V.length(v)
+    start, stop = whole(start, "the start") or 0, whole(stop, "the end") or n
+    start = start < 0 and math.max(start + n, 0) or start
+    stop = math.min(stop < 0 and math.max(stop + n, 0) or stop, n)
+    if start > stop then
+        return nil
+    end
+    return utf8.offset(s, start + 1), utf8.offset(s, stop + 1) - 1
+end
+
+local function has_end(at_begin)
+    return function(v, ends, start, stop)
+        local from, to = span(v, start, stop)
+        local s, several = from and V.string(v):sub(from, to), kind(ends) == "list"
+        if several and not ends.tuple then
+            fail "expected a text or a tuple of texts, not a list"
+        end
+        for i = 1, several and ends.n or 1 do
+            local part = V.string(several and ends[i] or ends)
+            if s and #part <= #s and
+                (at_begin and s:sub(1, #part) or s:sub(#s - #part + 1)) == part then
+                return true
+            end
+        end
+        return false
+    end
+end
+
+local function find(v, part, start, stop)
+    local from, to = span(v, start, stop)
     local s = V.string(v)
-    for i = 1, kind(ends) == "list" and ends.n or 1 do
-        local part = V.string(kind(ends) == "list" and ends[i] or ends)
-        if at_begin and s:sub(1, #part) == part or
-            not at_begin and #part <= #s and s:sub(#s - #part + 1) == part then
-            return true
+    local at = from and s:sub(1, to):find(V.string(part), from, true)
+    return at and utf8.len(s, 1, at - 1) or -1
+end
+
+-- What "a.0.b" names in an item, as Jinja's filters look for it. OTHERWISE is for parts that
+-- are undefined.
+local function attribute_of(name, otherwise)
+    local parts = { not is_empty(name) and name or nil }
+    if not is_empty(name) and kind(name) == "text" then
+        parts = {}
+        for part in (V.string(name) .. "."):gmatch "([^.]*)%." do
+            parts[#parts + 1] = part:find "^%d+$" and math.tointeger(tonumber(part)) or part
         end
     end
-    return false
+    return function(item)
+        for i = 1, #parts do
+            item = V.index(item, parts[i])
+            if kind(item) == "undefined" and not is_empty(otherwise) then
+                item = otherwise
+            end
+        end
+        return item
+    end
 end
 
 local function join(list, separator, attribute)
-    local parts = {}
+    local parts, of = {}, not is_empty(attribute) and attribute_of(attribute)
     list = V.items(list)
     for i = 1, list.n do
-        if i > 1 and not is_empty(separator) then
+        if i > 1 and separator ~= nil then
             parts[#parts + 1] = V.str(separator)
         end
-        local item = is_empty(attribute) and list[i] or V.index(list[i], attribute)
-        parts[#parts + 1] = V.str(item)
+        parts[#parts + 1] = V.str(of and of(list[i]) or list[i])
     end
     return V.concat(parts)
+end
+
+-- "x".join(LIST), which has texts alone.
+local function join_texts(separator, list)
+    list = V.items(list)
+    for i = 1, list.n do
+        V.string(list[i])
+    end
+    return join(list, separator)
 end
 
 -- ---- JSON, as Python's json.dumps writes it
@@ -144,43 +235,62 @@ end
 local quoted = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r",
                  ["\t"] = "\\t", ["\b"] = "\\b", ["\f"] = "\\f" }
 
-local function quote(s)
-    return '"' .. s:gsub('[%c"\\]', function(c)
-        return c ~= "\x7f" and (quoted[c] or ("\\u%04x"):format(c:byte())) or nil
-    end) .. '"'
+local function escaped(c)
+    return quoted[c] or ("\\u%04x"):format(c:byte())
+end
+
+local function wide(c)
+    local point = utf8.codepoint(c)
+    if point < 0x10000 then
+        return ("\\u%04x"):format(point)
+    end
+    point = point - 0x10000
+    return ("\\u%04x\\u%04x"):format(0xD800 + (point >> 10), 0xDC00 + (point & 0x3FF))
+end
+
+local function quote(s, how)
+    s = s:gsub('[\0-\x1f"\\]', escaped)
+    if how.ascii then
+        s = s:gsub("\x7f", escaped):gsub(utf8.charpattern, function(c)
+            return #c > 1 and wide(c) or nil
+        end)
+    end
+    return '"' .. s .. '"'
 end
 
 local write
 
-local function write_all(out, v, indent, depth)
-    local is_list, n = kind(v) == "list", V.length(v)
-    local line = indent and "\n" .. (" "):rep(indent * (depth + 1)) or ""
+local function write_all(out, v, how, depth)
+    local is_list, n, keys = kind(v) == "list", V.length(v), v.keys
+    local line = how.indent and "\n" .. how.indent:rep(depth + 1) or ""
+    if not is_list and how.sorted then
+        keys = table.move(v.keys, 1, n, 1, {})
+        table.sort(keys)
+    end
     out[#out + 1] = (is_list and "[" or "{") .. (n > 0 and line or "")
     for i = 1, n do
         if i > 1 then
-            out[#out + 1] = indent and "," .. line or ", "
-        end
-        if not is_list then
-            out[#out + 1] = quote(v.keys[i]) .. ": "
+            out[#out + 1] = how.item .. line
         end
         if is_list then
-            write(out, v[i], indent, depth + 1)
+            write(out, v[i], how, depth + 1)
         else
-            write(out, v.map[v.keys[i]], indent, depth + 1)
+            out[#out + 1] = quote(keys[i], how) .. how.key
+            write(out, v.map[keys[i]], how, depth + 1)
         end
     end
-    out[#out + 1] = (n > 0 and indent and "\n" .. (" "):rep(indent * depth) or "") ..
+    out[#out + 1] = (n > 0 and how.indent and "\n" .. how.indent:rep(depth) or "") ..
         (is_list and "]" or "}")
 end
 
-function write(out, v, indent, depth)
+function write(out, v, how, depth)
     local k = kind(v)
     if depth > 100 then
         fail "the value is nested more than 100 deep"
     elseif k == "text" then
-        out[#out + 1] = quote(V.string(v))
+        out[#out + 1] = quote(V.string(v), how)
     elseif k == "list" or k == "dict" then
-        write_all(out, v, indent, depth)
+        write_all(out, v, how, depth)
     elseif k == "none" then
         out[#out + 1] = "null"
     elseif k == "boolean" then
@@ -193,13 +303,22 @@ function write(out, v, indent, depth)
     end
 end
 
-local function tojson(v, args, named)
-    local indent, ascii_only = arguments(args, named, "indent", "ensure_ascii")
-    local out = {}
-    if ascii_only then
-        fail "`ensure_ascii` is not supported"
+local function tojson(v, ascii_only, indent, separators, sorted)
+    local how = { ascii = ascii_only ~= nil and V.truth(ascii_only),
+                  sorted = sorted ~= nil and V.truth(sorted), key = ": " }
+    if not is_empty(indent) then
+        how.indent = kind(indent) == "text" and V.string(indent) or
+            (" "):rep(whole(indent, "`indent`"))
     end
-    write(out, v, not is_empty(indent) and indent or nil, 0)
+    how.item = how.indent and "," or ", "
+    if not is_empty(separators) then
+        if kind(separators) ~= "list" or separators.n ~= 2 then
+            fail "`separators` are two texts"
+        end
+        how.item, how.key = V.string(separators[1]), V.string(separators[2])
+    end
+    local out = {}
+    write(out, v, how, 0)
     return V.text(table.concat(out), true)
 end
 
@@ -211,7 +330,7 @@ local function pairs_of(v)
         fail(V.what(v) .. " has no items")
     end
     for i = 1, #v.keys do
-        list[i] = V.list { V.text(v.keys[i], v.data), v.map[v.keys[i]] }
+        list[i] = V.tuple { V.text(v.keys[i], v.data), v.map[v.keys[i]] }
     end
     return V.list(list)
 end
@@ -225,37 +344,50 @@ local function values_of(v)
 end
 
 local function select(wanted)
-    return function(v, args)
+    return function(v, args, named)
         local items, kept = V.items(v), {}
         local test = args[2] and V.string(args[2])
         local rest = { table.unpack(args, 3) }
-        if test and not V.tests[test] then
+        if not args[1] then
+            fail "the argument `attribute` is missing"
+        elseif test and not V.tests[test] then
             fail("the test `" .. test .. "` is not supported")
+        elseif not test and next(named) then
+            fail("the argument `" .. next(named) .. "` is not supported")
         end
+        local of = attribute_of(args[1])
         for i = 1, items.n do
-            local member = V.index(items[i], args[1])
-            if (test and V.tests[test](member, rest) or not test and V.truth(member)) == wanted then
+            local member = of(items[i])
+            local holds
+            if test then
+                holds = V.tests[test](member, rest, named)
+            else
+                holds = V.truth(member)
+            end
+            if holds == wanted then
                 kept[#kept + 1] = items[i]
             end
         end
-        return V.list(kept)
+        return V.generator(V.list(kept))
     end
 end
+
+local map_attribute = takes("attribute! default", function(items, attribute, otherwise)
+    local of, list = attribute_of(attribute, otherwise), {}
+    for i = 1, items.n do
+        list[i] = of(items[i])
+    end
+    return V.generator(V.list(list, items.n))
+end)
 
 local function map(v, args, named)
-    local items, list = V.items(v), {}
-    local attribute = named and named.attribute
-    if not attribute or #args > 0 then
+    if not named.attribute or #args > 0 then
         fail "`map` is supported with attribute= alone"
     end
-    for i = 1, items.n do
-        list[i] = V.index(items[i], attribute)
-    end
-    return V.list(list, items.n)
+    return map_attribute(V.items(v), args, named)
 end
 
-local function default(v, args, named)
-    local otherwise, falsy = arguments(args, named, "default_value", "boolean")
+local function default(v, otherwise, falsy)
     if kind(v) == "undefined" or falsy and V.truth(falsy) and not V.truth(v) then
         return otherwise == nil and "" or otherwise
     end
@@ -272,66 +404,107 @@ local function at_end(first)
     end
 end
 
-local function integer(v)
-    local s = kind(v) == "text" and V.string(v)
-    local x = s and tonumber(s:match "^%s*([-+]?%d+)%s*$" or "0") or V.number(v)
-    return x and (x >= 0 and math.floor(x) or -math.floor(-x)) or 0
+-- x to a whole number, towards 0, or OTHERWISE.
+local function truncated(x, otherwise)
+    if not x or x ~= x or x == math.huge or x == -math.huge then
+        return otherwise
+    end
+    local i = x >= 0 and math.floor(x) or -math.floor(-x)
+    return math.type(i) == "integer" and i or fail "`int` of more than 64 bits is not supported"
 end
 
-local function reverse(v)
-    return V.slice(V.items(v), nil, nil, -1)
+-- The number that a text writes, as Python's int or else its float reads it; nil: none of them.
+local function read_number(s)
+    if s:find "[\x80-\xff]" then
+        fail "`int` of text that is not ASCII is not supported"
+    end
+    s = s:gsub("(%d)_%f[%d]", "%1")
+    local sign, digits = s:match "^([-+]?)(%d+)$"
+    if digits then
+        local x = math.tointeger(tonumber(sign == "-" and "-" .. digits or digits))
+        return x and #digits < 20 and x or fail "`int` of more than 64 bits is not supported"
+    end
+    local real = s:gsub("[eE][-+]?%d+$", "")
+    return (real:find "^[-+]?%d+%.?%d*$" or real:find "^[-+]?%.%d+$") and
+        tonumber((s:gsub("^%+", ""))) or nil
+end
+
+local function integer(v, otherwise, base)
+    if base ~= nil and base ~= 10 then
+        fail "`int` with a base other than 10 is not supported"
+    elseif otherwise == nil then
+        otherwise = 0
+    end
+    if kind(v) == "text" then
+        local s = V.string(v)
+        return truncated(read_number(s:sub(space_ends(s))), otherwise)
+    elseif kind(v) == "undefined" or type(v) == "number" and (v - v ~= 0) then
+        fail("`int` of " .. (kind(v) == "real" and V.str(v) or V.what(v)))
+    end
+    return truncated(V.number(v), otherwise)
+end
+
+-- A list of its own, as Python's list().
+local function list(v)
+    local items = V.items(v)
+    return V.list(table.move(items, 1, items.n, 1, {}), items.n)
 end
 
 V.filters = {
-    trim = function(v, args, named)
-        return strip(V.str(v), (arguments(args, named, "chars")), true, true)
-    end,
-    tojson = tojson, length = V.length, count = V.length, upper = upper, lower = lower,
-    capitalize = capitalize, title = title, map = map, list = V.items, items = pairs_of,
-    first = at_end(true), last = at_end(false), string = V.str, int = integer,
-    default = default, d = default, reverse = reverse, safe = function(v) return v end,
+    trim = takes("chars", function(v, chars) return strip(V.str(v), chars, true, true) end),
+    tojson = takes("ensure_ascii indent separators sort_keys", tojson),
+    length = takes("", V.length), count = takes("", V.length), upper = takes("", upper),
+    lower = takes("", lower), capitalize = takes("", capitalize),
+    title = takes("", title "[^%-%s\x1c-\x1f({%[<]+"), map = map, list = takes("", list),
+    items = takes("", function(v)
+        return V.generator(kind(v) == "undefined" and V.list {} or pairs_of(v))
+    end),
+    first = takes("", at_end(true)), last = takes("", at_end(false)), string = takes("", V.str),
+    int = takes("default base", integer), default = takes("default_value boolean", default),
+    d = takes("default_value boolean", default),
+    reverse = takes("", function(v)
+        return V.generator(V.slice(V.items(v), nil, nil, -1))
+    end),
+    safe = takes("", function(v) return v end),
     selectattr = select(true), rejectattr = select(false),
-    abs = function(v) return math.abs(V.number(v) or fail "`abs` is of a number") end,
-    replace = function(v, args, named)
-        return replace(V.str(v), arguments(args, named, "old", "new", "count"))
-    end,
-    join = function(v, args, named)
-        return join(v, arguments(args, named, "d", "attribute"))
-    end,
+    abs = takes("", function(v) return math.abs(V.number(v) or fail "`abs` is of a number") end),
+    replace = takes("old! new! count", function(v, old, new, count)
+        return replace(V.str(v), V.str(old), V.str(new), count)
+    end),
+    join = takes("d attribute", join),
 }
 
 -- ---- methods
 
 local function stripper(left, right)
-    return function(v, args) return strip(v, args[1], left, right) end
+    return takes("/ chars", function(v, chars) return strip(v, chars, left, right) end)
+end
+
+local function get(v, key, otherwise)
+    if kind(key) == "list" or kind(key) == "dict" then
+        fail(V.what(key) .. " cannot be a key")
+    end
+    local found = kind(key) == "text" and v.map[V.string(key)]
+    if kind(key) ~= "text" or found == nil then
+        return otherwise == nil and V.none or otherwise
+    end
+    return found
 end
 
 V.methods = {
     text = {
         strip = stripper(true, true), lstrip = stripper(true, false),
         rstrip = stripper(false, true),
-        upper = upper, lower = lower, capitalize = capitalize, title = title,
-        replace = function(v, args) return replace(v, args[1], args[2], args[3]) end,
-        split = function(v, args, named)
-            return split(v, arguments(args, named, "sep", "maxsplit"))
-        end,
-        startswith = function(v, args) return has_end(v, args[1], true) end,
-        endswith = function(v, args) return has_end(v, args[1], false) end,
-        join = function(v, args) return join(args[1], v) end,
-        find = function(v, args)
-            local at = V.string(v):find(V.string(args[1]), 1, true)
-            return at and utf8.len(V.string(v), 1, at) - 1 or -1
-        end,
+        upper = takes("", upper), lower = takes("", lower), capitalize = takes("", capitalize),
+        title = takes("", title "%a+"), replace = takes("/ old! new! count", replace),
+        split = takes("sep maxsplit", split),
+        startswith = takes("/ prefix! start end", has_end(true)),
+        endswith = takes("/ suffix! start end", has_end(false)),
+        join = takes("/ iterable!", join_texts), find = takes("/ sub! start end", find),
     },
     dict = {
-        items = pairs_of, keys = V.items, values = values_of,
-        get = function(v, args)
-            local found = v.map[V.string(args[1])]
-            if found == nil then
-                return args[2] == nil and V.none or args[2]
-            end
-            return found
-        end,
+        items = takes("", pairs_of), keys = takes("", V.items), values = takes("", values_of),
+        get = takes("/ key! default", get),
     },
 }
 
@@ -342,29 +515,33 @@ local function is_kind(...)
     for _, k in ipairs { ... } do kinds[k] = true end
     return function(v) return kinds[kind(v)] == true end
 end
-local equal = function(v, args) return V.equal(v, args[1]) end
-local differs = function(v, args) return not V.equal(v, args[1]) end
+local function odd(v) return V.calculate("%", v, 2) == 1 end
+local function divides(v, num) return V.calculate("%", v, num) == 0 end
+local equal = takes("/ other!", V.equal)
+local differs = takes("/ other!", function(v, other) return not V.equal(v, other) end)
 
 V.tests = {
     defined = function(v) return kind(v) ~= "undefined" end,
     undefined = is_kind "undefined", none = is_kind "none", string = is_kind "text",
     mapping = is_kind "dict", number = is_kind("integer", "real", "boolean"),
     integer = is_kind "integer", float = is_kind "real", boolean = is_kind "boolean",
-    iterable = is_kind("text", "list", "dict", "undefined"),
+    iterable = is_kind("text", "list", "dict", "generator", "undefined"),
     sequence = is_kind("text", "list", "dict", "undefined"),
     ["true"] = function(v) return v == true end,
     ["false"] = function(v) return v == false end,
-    eq = equal, equalto = equal, ne = differs, ["=="] = equal, ["!="] = differs,
-    ["in"] = function(v, args) return V.contains(args[1], v) end,
-    odd = function(v) return V.calculate("%", v, 2) == 1 end,
-    even = function(v) return V.calculate("%", v, 2) == 0 end,
-    divisibleby = function(v, args) return V.calculate("%", v, args[1]) == 0 end,
+    odd = odd, even = function(v) return not odd(v) end,
 }
+for name, f in pairs(V.tests) do
+    V.tests[name] = takes("", f)
+end
+V.tests.eq, V.tests.equalto, V.tests["=="] = equal, equal, equal
+V.tests.ne, V.tests["!="], V.tests.divisibleby = differs, differs, takes("num!", divides)
+V.tests["in"] = takes("seq!", function(v, seq) return V.contains(seq, v) end)
 
 -- ---- functions
 
-local function range(args)
-    local from, to, step = args[1], args[2], args[3] or 1
+local range = takes("/ start! stop step", function(_, from, to, step)
+    step = step or 1
     if to == nil then
         from, to = 0, from
     end
@@ -374,22 +551,24 @@ local function range(args)
     elseif (to - from) // step > 100000 then
         fail "a range of more than 100000"
     end
-    local list = {}
+    local items = {}
     for i = from, to + (step > 0 and -1 or 1), step do
-        list[#list + 1] = i
+        items[#items + 1] = i
     end
-    return V.list(list)
-end
+    return V.list(items)
+end)
+
+local raise = takes("message!", function(_, message)
+    fail("the template says: " .. V.string(V.str(message)))
+end)
 
 V.functions = {
-    range = range,
+    range = function(args, named) return range(nil, args, named) end,
     namespace = function(args, named)
         if #args > 0 then
             fail "`namespace` takes names alone"
         end
         return { kind = "namespace", map = named }
     end,
-    raise_exception = function(args)
-        fail("the template says: " .. V.string(args[1]))
-    end,
+    raise_exception = function(args, named) return raise(nil, args, named) end,
 }

@@ -3,13 +3,26 @@
 -- list of tokens {kind, value, at}; `at` is a byte. White space goes as transformers has Jinja take it:
 -- trim_blocks, lstrip_blocks, no newline at the end of the text.
 
-local fail = jinja.fail
+local fail, space_ends = jinja.fail, jinja.space_ends
 local MAX_BYTES, MAX_TOKENS = 1 << 20, 100000
 local escapes = { n = "\n", t = "\t", r = "\r", b = "\b", f = "\f", v = "\v", a = "\a",
                   ["\\"] = "\\", ["'"] = "'", ['"'] = '"', ["\n"] = "" }
 local operators = {}
 for op in ("== != <= >= // ** + - * / % ~ < > ( ) [ ] { } , . : | ="):gmatch "%S+" do
     operators[op] = true
+end
+
+-- Where what is not white space begins, from AT on; nil: nowhere. White space is Python's.
+local function space_end(s, at)
+    while true do
+        at = s:find("[^ \t\n\r\f\v\x1c-\x1f]", at)
+        local wide = at and s:match("^[\xc2-\xf4][\x80-\xbf]+", at)
+        local from, to = space_ends(wide or "x")
+        if from <= to then
+            return at
+        end
+        at = at + #wide
+    end
 end
 
 local Lexer = {}
@@ -26,10 +39,11 @@ end
 function Lexer:put_data(from, to, sign, is_variable)
     local data = self.s:sub(from, to)
     if sign == "-" then
-        data = data:match "^(.*[^ \t\n\r\f\v])" or ""
+        local from, to = space_ends(data)
+        data = from > to and "" or data:sub(1, to)
     elseif sign ~= "+" and not is_variable then
         local line = data:match ".*\n()" or 1
-        if (line > 1 or self.at_line) and not data:find("[^ \t\r\f\v]", line) then
+        if (line > 1 or self.at_line) and not space_end(data, line) then
             data = data:sub(1, line - 1)
         end
     end
@@ -42,7 +56,7 @@ end
 function Lexer:behind(at, sign, trim)
     local next = at
     if sign == "-" then
-        next = self.s:find("[^ \t\n\r\f\v]", at) or #self.s + 1
+        next = space_end(self.s, at) or #self.s + 1
     elseif trim and sign ~= "+" and self.s:byte(at) == 10 then
         next = at + 1
     end
@@ -126,7 +140,7 @@ function Lexer:tag(at, from, is_variable)
     self.depth = 0
     self:put(is_variable and "{{" or "{%", nil, from)
     while true do
-        at = self.s:find("[^ \t\n\r\f\v]", at)
+        at = space_end(self.s, at)
         if not at then
             fail("the tag is not closed", from)
         end

@@ -139,10 +139,10 @@ function P:primary()
     return self:refuse()
 end
 
--- ( x ) or a list, as Python's tuple
+-- ( x ) or a tuple
 function P:group()
     if self:take("op", ")") then
-        return function() return V.list {} end
+        return function() return V.tuple {} end
     end
     local first = self:expression()
     if not self:take("op", ",") then
@@ -151,7 +151,7 @@ function P:group()
     end
     local items = self:list ")"
     table.insert(items, 1, first)
-    return function(scope) return V.list(all(items, scope)) end
+    return function(scope) return V.tuple(all(items, scope)) end
 end
 
 -- ---- what follows it: .name [key] [from:to] (arguments)
@@ -297,15 +297,15 @@ function P:test(v)
     elseif self:peek "text" or self:peek "number" or self:peek("op", "[") or
         (self:peek "name" and not not_arguments[self.tokens[self.i].value]) then
         local one = self:postfix(self:primary())
-        arguments = function(scope) return { one(scope) } end
+        arguments = function(scope) return { one(scope) }, {} end
     else
-        arguments = function() return {} end
+        arguments = function() return {}, {} end
     end
     return function(scope)
         local value = v(scope)
-        local args = arguments(scope)
+        local args, named = arguments(scope)
         state.at = at
-        return test(value, args) == wanted
+        return test(value, args, named) == wanted
     end
 end
 

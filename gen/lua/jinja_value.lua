@@ -5,7 +5,8 @@
 -- A text is a Lua string if the template itself says it, or { kind = "text", s =, data = } with
 -- what messages say in it: data is true, if all of it is theirs, or a string with "\1" for each
 -- byte that is. So a message cannot spell a special token: see tokenize_chat.c.
--- Lists, dicts, namespaces, loops, functions, none and undefined are tables with a `kind`.
+-- Lists, dicts, generators, namespaces, loops, functions, none and undefined are tables with a
+-- `kind`.
 
 local state = { at = 1 } -- where the template is; its name, its text
 jinja.state = state
@@ -148,6 +149,18 @@ function V.list(items, n)
     return items
 end
 
+-- As a list, but equal to tuples alone.
+function V.tuple(items, n)
+    items.tuple = true
+    return V.list(items, n)
+end
+
+-- What filters give, such as `map`: it has no length and counts as true, and can be iterated over
+-- once. `list` makes a list of it.
+function V.generator(list)
+    return { kind = "generator", list = list }
+end
+
 function V.dict()
     return { kind = "dict", keys = {}, map = {} }
 end
@@ -166,6 +179,10 @@ function V.items(v)
         return v
     elseif k == "undefined" then
         return V.list {}
+    elseif k == "generator" then
+        local list = v.list or fail "iterates a second time over what a filter gave; add `| list`"
+        v.list = nil
+        return list
     elseif k == "dict" then
         local keys = {}
         for i = 1, #v.keys do
@@ -227,7 +244,7 @@ function V.equal(a, b)
     elseif kind(a) == "none" or kind(a) == "undefined" or a == b then
         return true
     elseif kind(a) == "list" then
-        local same = a.n == b.n
+        local same = a.n == b.n and not a.tuple == not b.tuple
         for i = 1, same and a.n or 0 do
             same = same and V.equal(a[i], b[i])
         end
@@ -274,8 +291,8 @@ end
 function V.add(a, b)
     if kind(a) == "text" and kind(b) == "text" then
         return V.concat { a, b }
-    elseif kind(a) == "list" and kind(b) == "list" then
-        local both = {}
+    elseif kind(a) == "list" and kind(b) == "list" and not a.tuple == not b.tuple then
+        local both = { tuple = a.tuple }
         for i = 1, a.n do both[i] = a[i] end
         for i = 1, b.n do both[a.n + i] = b[i] end
         return V.list(both)
@@ -303,7 +320,12 @@ function V.calculate(op, a, b)
     elseif y == 0 and op:find "[/%%]" then
         fail "a division by 0"
     end
-    return calculations[op](x, y)
+    local result = calculations[op](x, y)
+    if math.type(result) == "integer" and op:find "[-+*]" and
+        math.abs(calculations[op](x + 0.0, y + 0.0)) >= 2.0 ^ 63 then
+        fail "a whole number of more than 64 bits is not supported"
+    end
+    return result
 end
 
 -- ---- parts
@@ -317,13 +339,16 @@ end
 
 -- v[key]; texts and lists count from 0, or from their ends.
 function V.index(v, key)
-    local k = kind(v)
-    if k == "list" and number(key) then
-        local i = number(key)
-        i = i < 0 and i + v.n or i
-        return V.item(v, i + 1, "an item")
-    elseif k == "text" and kind(key) == "integer" then
-        return V.slice(v, key, key ~= -1 and key + 1 or nil, 1)
+    local k, i = kind(v), number(key)
+    if (k == "list" or k == "text") and math.type(i) == "integer" then
+        local n = V.length(v)
+        i = i < 0 and i + n or i
+        if k == "text" and i >= 0 and i < n then
+            return V.slice(v, i, i + 1, 1)
+        end
+        return k == "list" and V.item(v, i + 1, "an item") or V.undefined "an item"
+    elseif k == "undefined" and kind(key) ~= "text" then
+        return fail(V.what(v) .. " has no items")
     elseif kind(key) ~= "text" then
         return V.undefined "an item"
     end
@@ -363,7 +388,10 @@ function V.loop_member(loop, name)
     elseif name == "previtem" or name == "nextitem" then
         return V.item(loop.items, name == "previtem" and i - 1 or i + 1, "loop." .. name)
     elseif name == "cycle" then
-        return { kind = "function", call = function(args)
+        return { kind = "function", call = function(args, named)
+            if next(named) then
+                fail("the argument `" .. next(named) .. "` is not supported")
+            end
             return #args > 0 and args[(i - 1) % #args + 1] or fail "cycle of nothing"
         end }
     end
@@ -395,7 +423,7 @@ function V.slice(v, from, to, step)
         local s = V.string(v)
         return V.cut(v, utf8.offset(s, from + 1), utf8.offset(s, to + 1) - 1)
     end
-    local items = {}
+    local items = { tuple = v.tuple }
     for i = from, to + (step > 0 and -1 or 1), step do
         items[#items + 1] = v[i + 1]
     end

@@ -373,6 +373,15 @@ static const char *meant_role(const char *role)
     return NULL;
 }
 
+/* A template of a model's takes lists of parts, too, and calls without words. */
+static bool is_content(const TokChat *c, const json_t *m)
+{
+    const json_t *content = json_object_get(m, "content");
+
+    return json_is_string(content) ||
+           (c->jinja && (json_is_array(content) || (!content && tok_has_calls(m))));
+}
+
 static bool check_message(const TokChat *c, const json_t *m, size_t i, char *error)
 {
     const char *role = json_string_value(json_object_get(m, "role"));
@@ -385,7 +394,7 @@ static bool check_message(const TokChat *c, const json_t *m, size_t i, char *err
         snprintf(error, TOK_ERROR_BYTES,
                  "message %zu: the role `%s` is unknown; write `%s`", i + 1, role,
                  meant_role(role));
-    else if (!json_is_string(json_object_get(m, "content")))
+    else if (!is_content(c, m))
         snprintf(error, TOK_ERROR_BYTES, "message %zu: `content` is not text", i + 1);
     else
         return true;

@@ -48,8 +48,10 @@ bool tok_chat_flush(TokChat *c);
 /* ---- tokenize_messages.c --------------------------------------------------------- */
 
 /* The messages of a chat in one form, a list of {role, content} and what else they have,
- * as a new reference; NULL with error set. calls: tool calls become text of contents. */
-json_t *tok_messages(const json_t *list, bool calls, char *error);
+ * as a new reference; NULL with error set. own, for fsdpgen's own templates: parts and tool
+ * calls become text of contents. */
+json_t *tok_messages(const json_t *list, bool own, char *error);
+bool tok_has_calls(const json_t *m);
 
 /* ---- tokenize_jinja.c ------------------------------------------------------------ */
 

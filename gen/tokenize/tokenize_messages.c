@@ -2,7 +2,8 @@
 /* tokenize_messages.c: the forms that chats come in. In: a list of messages: OpenAI's
  * ({role, content}, contents that are lists of parts, tool_calls), or ShareGPT's ({from,
  * value}). Out: the same list, if it is in the one form that templates know, or a copy in
- * that form: content is text. */
+ * that form. For fsdpgen's own templates content is text; those of models have what
+ * transformers gives them. */
 #include "tokenize/tokenize_chat.h"
 
 #include <stdlib.h>
@@ -58,29 +59,39 @@ static bool from_sharegpt(json_t *m, size_t i, char *error)
 
 /* ---- contents -------------------------------------------------------------------- */
 
-/* Parts follow each other with nothing between them. */
-static bool join_parts(json_t *m, size_t i, char *error)
+/* The text of a part; NULL with error set. */
+static const json_t *part_text(const json_t *part, size_t i, char *error)
+{
+    const json_t *type = json_object_get(part, "type"),
+                 *words = json_object_get(part, "text");
+
+    if (json_is_string(part))
+        return part;
+    if (!json_is_string(type) || strcmp(json_string_value(type), "text") != 0)
+        wrong(error, i, "a part of `content` is not of type text, but",
+              json_is_string(type) ? json_string_value(type) : "(none)");
+    else if (!json_is_string(words))
+        wrong(error, i, "a part of `content` has no text", "");
+    else
+        return words;
+    return NULL;
+}
+
+/* Parts follow each other with nothing between them. Models' templates have the list. */
+static bool take_parts(json_t *m, size_t i, bool own, char *error)
 {
     const json_t *parts = json_object_get(m, "content");
     TokText text = {0};
     bool good = true;
 
     for (size_t k = 0; good && k < json_array_size(parts); k++) {
-        const json_t *part = json_array_get(parts, k);
-        const json_t *type = json_object_get(part, "type"),
-                     *words = json_object_get(part, "text");
+        const json_t *words = part_text(json_array_get(parts, k), i, error);
 
-        if (json_is_string(part))
-            words = part;
-        else if (!json_is_string(type) || strcmp(json_string_value(type), "text") != 0)
-            good = wrong(error, i, "a part of `content` is not of type text, but",
-                         json_is_string(type) ? json_string_value(type) : "(none)");
-        if (good && !json_is_string(words))
-            good = wrong(error, i, "a part of `content` has no text", "");
-        else if (good)
+        good = words != NULL;
+        if (good && own)
             tok_append(&text, json_string_value(words), json_string_length(words));
     }
-    if (good)
+    if (good && own)
         json_object_set_new(m, "content", json_stringn(text.s ? text.s : "", text.n));
     free(text.s);
     return good;
@@ -140,9 +151,53 @@ static bool write_calls(json_t *m, size_t i, char *error)
     return good;
 }
 
+/* ---- templates of models --------------------------------------------------------- */
+
+static const char *const reasoning_fields[] = {"reasoning_content", "thinking",
+                                               "reasoning"};
+
+static json_t *reasoning_of(const json_t *m)
+{
+    for (int k = 0; k < 3; k++) {
+        json_t *v = json_object_get(m, reasoning_fields[k]);
+
+        if (v && !json_is_null(v))
+            return v;
+    }
+    return NULL;
+}
+
+static bool has_null(const json_t *m)
+{
+    const char *key;
+    json_t *v;
+
+    json_object_foreach((json_t *)(uintptr_t)m, key, v) if (json_is_null(v)) return true;
+    return false;
+}
+
+/* As transformers' apply_chat_template hands a message on: without fields that are null,
+ * and with the reasoning under both names that templates know. It takes m. */
+static json_t *as_transformers(json_t *m)
+{
+    json_t *reasoning = reasoning_of(m), *message, *v;
+    const char *key;
+
+    if (!reasoning && !has_null(m))
+        return m;
+    message = json_object();
+    if (reasoning)
+        json_object_set(message, "thinking", reasoning);
+    json_object_foreach(m, key, v) if (!json_is_null(v)) json_object_set(message, key, v);
+    if (reasoning)
+        json_object_set(message, "reasoning_content", reasoning);
+    json_decref(m);
+    return message;
+}
+
 /* ---- a list ---------------------------------------------------------------------- */
 
-static bool has_calls(const json_t *m)
+bool tok_has_calls(const json_t *m)
 {
     const json_t *calls = json_object_get(m, "tool_calls");
 
@@ -150,13 +205,14 @@ static bool has_calls(const json_t *m)
            !(json_is_array(calls) && json_array_size(calls) == 0);
 }
 
-static bool is_plain(const json_t *m, bool calls)
+static bool is_plain(const json_t *m, bool own)
 {
-    return json_is_string(json_object_get(m, "content")) && !(calls && has_calls(m)) &&
+    return json_is_string(json_object_get(m, "content")) &&
+           !(own ? tok_has_calls(m) : reasoning_of(m) || has_null(m)) &&
            !json_object_get(m, "from");
 }
 
-static bool take(json_t *m, size_t i, bool calls, char *error)
+static bool take(json_t *m, size_t i, bool own, char *error)
 {
     const json_t *content;
 
@@ -164,14 +220,16 @@ static bool take(json_t *m, size_t i, bool calls, char *error)
         !from_sharegpt(m, i, error))
         return false;
     content = json_object_get(m, "content");
-    if (json_is_array(content) && !join_parts(m, i, error))
+    if (json_is_array(content) && !take_parts(m, i, own, error))
         return false;
-    if (has_calls(m) && (!content || json_is_null(content)))
+    if (!own || !tok_has_calls(m))
+        return true;
+    if (!content || json_is_null(content))
         json_object_set_new(m, "content", json_string(""));
-    return !calls || !has_calls(m) || write_calls(m, i, error);
+    return write_calls(m, i, error);
 }
 
-json_t *tok_messages(const json_t *list, bool calls, char *error)
+json_t *tok_messages(const json_t *list, bool own, char *error)
 {
     json_t *messages;
     bool plain = true, good = true;
@@ -181,15 +239,16 @@ json_t *tok_messages(const json_t *list, bool calls, char *error)
         return NULL;
     }
     for (size_t i = 0; i < json_array_size(list); i++)
-        plain = plain && is_plain(json_array_get(list, i), calls);
+        plain = plain && is_plain(json_array_get(list, i), own);
     if (plain)
         return json_incref((json_t *)(uintptr_t)list);
     messages = json_array();
     for (size_t i = 0; good && i < json_array_size(list); i++) {
         json_t *m = json_copy(json_array_get(list, i));
 
-        good = !json_is_object(m) || take(m, i, calls, error);
-        json_array_append_new(messages, m);
+        good = !json_is_object(m) || take(m, i, own, error);
+        json_array_append_new(messages,
+                              own || !json_is_object(m) ? m : as_transformers(m));
     }
     if (good)
         return messages;

@@ -568,6 +568,7 @@ large() { # with what has to be installed
 . "$here/hostile.sh"
 . "$here/sentence.sh"
 . "$here/jinja.sh"
+. "$here/jinja_texts.sh"
 part pairs pairs
 part same_ids same_ids "$data" english points edges
 part sentence sentence
@@ -577,6 +578,7 @@ part chats:documents chats
 part forms forms
 part renderings renderings
 part jinja jinja
+part jinja_texts jinja_texts
 part memory memory
 part normal_form normal_form
 part stretches stretches
