@@ -118,7 +118,8 @@ const RtFlag rt_flag_table[] = {
      "pause training while a checkpoint is written (default: a thread writes a copy)",
      RT_FLAG_SWITCH, AT(wait_for_saves), TRAIN, 0, 0},
     {RT_GROUP_CHECKPOINTS, "one-writer", NULL,
-     "let one rank write each file of a checkpoint (default: if a test of the filesystem fails)",
+     "let one rank write each file of a checkpoint (default: if a test of the filesystem "
+     "fails)",
      RT_FLAG_SWITCH, AT(one_writer), TRAIN, 0, 0},
     {RT_GROUP_CHECKPOINTS, "resume", "[=must]",
      "continue from the newest intact checkpoint; must: fail if there is none",
