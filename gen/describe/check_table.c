@@ -102,6 +102,33 @@ static void push_default(Check *c, const Field *f, const char *path, Site site,
     check_value(c, f, path, site);
 }
 
+/* The given table, on top, gets the fields that it lacks from the default of the whole,
+ * which may depend on the fields before it. */
+static void fill_table(Check *c, const Field *f, int resolved, bool sound)
+{
+    lua_State *L = c->L;
+    const int given = lua_gettop(L);
+
+    if (!f->fills || !sound || !lua_istable(L, given))
+        return;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
+    lua_pushvalue(L, resolved);
+    lua_pushvalue(L, c->root);
+    if (lua_isfunction(L, given + 1) &&
+        sandbox_status(L, lua_pcall(L, 2, 1, 0)) == LUA_OK && lua_istable(L, -1)) {
+        for (lua_pushnil(L); lua_next(L, given + 1);) {
+            lua_pushvalue(L, -2);
+            if (lua_rawget(L, given) == LUA_TNIL) {
+                lua_pushvalue(L, -3);
+                lua_pushvalue(L, -3);
+                lua_rawset(L, given);
+            }
+            lua_pop(L, 2);
+        }
+    }
+    lua_settop(L, given);
+}
+
 static void check_field(Check *c, const Field *f, const char *path, int raw, int resolved,
                         Site table, bool sound)
 {
@@ -111,6 +138,7 @@ static void check_field(Check *c, const Field *f, const char *path, int raw, int
     lua_pushstring(L, f->name);
     lua_rawget(L, raw);
     if (!lua_isnil(L, -1)) {
+        fill_table(c, f, resolved, sound);
         check_value(c, f, path, site);
     } else if (f->default_ref != LUA_NOREF) {
         lua_pop(L, 1);

@@ -135,7 +135,7 @@ static bool check_int(Check *c, const Field *f, const char *path, Site site)
     if (f->power_of_two && (i & (i - 1)) != 0) {
         lua_Integer below = 1;
 
-        while (below * 2 < i)
+        while (below < i - below)
             below *= 2;
         check_error(
             c, site.pos,

@@ -22,7 +22,7 @@ static const char *const attributes[] = {
     "pattern", "pattern_doc",  "max_bytes", "forbid",       "size",        "fields",
     "item",    "count",        "kinds",     "number_makes", "number_sets", "number",
     "func",    "hash",         "later",     "only",         "doc",         "example",
-    "alone",   "neutral",      "graph",     "editor",       "more",
+    "alone",   "neutral",      "graph",     "editor",       "more",        "fills",
 };
 enum { N_ATTRIBUTES = sizeof attributes / sizeof *attributes };
 
@@ -189,6 +189,7 @@ static Field read_row(Reader *r, const char *hash)
     f.number_sets = get_words(r, "number_sets");
     f.number = get_text(r, "number");
     f.alone = get_bool(r, "alone");
+    f.fills = get_bool(r, "fills");
     f.func = get_text(r, "func");
     f.editor = get_text(r, "editor");
     f.more = get_text(r, "more");

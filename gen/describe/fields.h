@@ -45,6 +45,7 @@ typedef struct Field {
     bool size;         /* of a string: it is a number of bytes, "8GiB" */
     int64_t max_bytes; /* of a string; 0: no limit */
     bool alone; /* of a list: a single value may stand without braces */
+    bool fills; /* of a table: what one lacks comes from the default of the whole */
     Words values, later_values, kinds, later_kinds, number_sets;
     const char *number_makes;
     const char *number; /* of a bool: what an integer means; NULL: not legal */

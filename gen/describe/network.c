@@ -138,11 +138,17 @@ static void check_nodes(Check *c, int64_t world)
 
 void check_network(Check *c)
 {
-    int64_t replicate, shard;
+    static const char *const axes[] = {"mesh.replicate", "mesh.shard", "mesh.context",
+                                       "mesh.tensor"};
+    int64_t world = 1, degree;
 
-    if (!*value_str(c, "target.gpu") || !value_int(c, "mesh.replicate", &replicate) ||
-        !value_int(c, "mesh.shard", &shard))
+    if (!*value_str(c, "target.gpu"))
         return;
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+        if (!value_int(c, axes[i], &degree))
+            return;
+        world *= degree;
+    }
     push_datasheet(c);
     if (!sheet_bool(c, "fits"))
         COMPLAIN(
@@ -150,7 +156,7 @@ void check_network(Check *c)
             gen_printf(c->g, "use gpu = \"%s\", or another node", sheet_str(c, "first")),
             "target.node: %s is built with %s, and target.gpu is %s",
             sheet_str(c, "node"), sheet_str(c, "built"), value_str(c, "target.gpu"));
-    check_nodes(c, replicate * shard);
+    check_nodes(c, world);
     lua_pop(c->L, 1);
 }
 

@@ -77,17 +77,35 @@ static const char *outer_comma(const char *s)
     return NULL;
 }
 
+/* A size stands for itself, too: --set target.memory=8GiB. */
+static bool is_size(const char *value)
+{
+    const size_t n = strlen(value);
+
+    return n > 0 && isalpha((unsigned char)value[n - 1]) && size_parse(value) >= 0;
+}
+
+/* A function may have commas outside brackets. */
+static bool is_one_expression(Gen *g, const char *value)
+{
+    const char *chunk = gen_printf(g, "return (%s\n)", value);
+    const bool one = luaL_loadbufferx(g->L, chunk, strlen(chunk), "=", "t") == LUA_OK;
+
+    lua_pop(g->L, 1);
+    return one;
+}
+
 /* Leaves the value on the stack; false after a message. */
 static bool evaluate(Gen *g, const Override *o)
 {
     Text chunk = {.g = g};
     const char *comma = outer_comma(o->value);
 
-    if (is_bare_word(g, o->value)) {
+    if (is_bare_word(g, o->value) || is_size(o->value)) {
         lua_pushstring(g->L, o->value);
         return true;
     }
-    if (comma) {
+    if (comma && !is_one_expression(g, o->value)) {
         diag_add(g, DIAG_ERROR, o->pos,
                  strchr(comma, '=')
                      ? gen_printf(g, "write --set %s=%.*s --set %s", o->path,
@@ -144,6 +162,35 @@ static void copy_table(Gen *g)
     lua_remove(L, -2);
 }
 
+/* Replaces a number on top by the table or record that it stands for, if it does. */
+static bool expand_number(Gen *g, const char *path, Pos pos)
+{
+    lua_State *L = g->L;
+    const Field *f = fields_find(g->loader->trainer, path);
+    const Kind *kind;
+    Tag *tag;
+
+    if (!f || lua_type(L, -1) != LUA_TNUMBER ||
+        !(f->number_makes || f->number_sets.count))
+        return false;
+    lua_newtable(L);
+    for (int i = 0; i < f->number_sets.count; i++) {
+        lua_pushvalue(L, -2);
+        lua_setfield(L, -2, f->number_sets.items[i]);
+    }
+    if (f->number_makes) {
+        kind = kinds_find(&g->loader->kinds, f->number_makes);
+        gen_require(kind && kind->positional, "number_makes of %s", path);
+        lua_pushvalue(L, -2);
+        lua_setfield(L, -2, kind->positional);
+        tag = gen_alloc(g, sizeof *tag);
+        *tag = (Tag){.tag = TAG_RECORD, .kind = kind, .name = kind->name, .pos = pos};
+        record_set_tag(g, -1, tag);
+    }
+    lua_remove(L, -2);
+    return true;
+}
+
 /* The value is on top; pops it. */
 static bool store(Gen *g, const Override *o)
 {
@@ -167,7 +214,7 @@ static bool store(Gen *g, const Override *o)
             push_missing(g, prefix, o->pos);
         } else if (type == LUA_TTABLE) {
             copy_table(g);
-        } else {
+        } else if (!expand_number(g, prefix, o->pos)) {
             diag_add(g, DIAG_ERROR, o->key_pos,
                      gen_printf(g, "set the whole of it: --set '%s={ ... }'", prefix),
                      "%s: %s is %s, which has no fields", o->path, prefix,

@@ -95,10 +95,13 @@ static const Synonym of_mesh[] = {
      "write mesh = { replicate = 2, shard = 4 }"},
     {" tp tensor_parallel tensor_parallel_size ",
      "write parts = { tensor = 2 }, mesh = { tensor = 2 }"},
-    {" pp pipeline_parallel pipeline_parallel_size ", "write mesh = { pipeline = 2 }"},
+    {" pp pipeline_parallel pipeline_parallel_size ",
+     "pipeline stages are not available yet; mesh has replicate, shard, context and "
+     "tensor"},
     {" cp sp context_parallel sequence_parallel ",
      "write parts = { context = 2 }, mesh = { context = 2 }"},
-    {" ep expert_parallel expert_parallel_size ", "write mesh = { expert = 2 }"},
+    {" ep expert_parallel expert_parallel_size ",
+     "expert ranks are not available yet; mesh has replicate, shard, context and tensor"},
 };
 
 static const Synonym of_target[] = {
@@ -270,7 +273,7 @@ const char *synonym_bool(lua_State *L, int index)
     if (s)
         snprintf(word, sizeof word, " %.12s ", s);
     else
-        snprintf(word, sizeof word, " %.9lld ", (long long)lua_tointeger(L, index));
+        snprintf(word, sizeof word, " %lld ", (long long)lua_tointeger(L, index));
     return strlen(word) < 3            ? NULL
            : strstr(yes, word) != NULL ? "true"
            : strstr(no, word) != NULL  ? "false"

@@ -16,6 +16,7 @@
 --   fields    of a table; item, count, alone: of a list (alone: its only value may stand
 --             without the braces); kinds: constructors of a record, and of a string:
 --             records that may stand in its place
+--             fills = true: a table that is given has the missing fields of the default
 --   number_makes   a number N means this constructor applied to N
 --   number_sets    a number sets these fields
 --   number         of a bool: an integer from min to max is legal too, and means this
@@ -365,7 +366,7 @@ local constructors = {
               .. "sm_90a, without `documents`); `\"auto\"` takes cuDNN's where they can run and heads are "
               .. "wider than 64, decided from the description alone: they were faster with heads of 128 and "
               .. "slower with heads of 64" },
-        { "rates", "table",
+        { "rates", "table", fills = true,
           default = function(t)
               local r, own = gpu_of(t).rates, t.attention ~= "cudnn"
               return {
@@ -379,15 +380,15 @@ local constructors = {
           default_text = "the gpu's",
           doc = "rates that predict the time of a step",
           fields = {
-              { "tflops", "number", min = 1, max = 1e6, default = 720,
+              { "tflops", "number", min = 1, max = 1e6, default = 720, default_text = "the gpu's",
                 doc = "TFLOP/s of bf16 matrix products" },
-              { "memory", "number", min = 1, max = 1e6, default = 2800,
+              { "memory", "number", min = 1, max = 1e6, default = 2800, default_text = "the gpu's",
                 doc = "GB/s of the GPU's memory" },
-              { "link", "number", min = 1, max = 1e6, default = 360,
+              { "link", "number", min = 1, max = 1e6, default = 360, default_text = "the gpu's",
                 doc = "GB/s that a rank receives from others" },
-              { "attention", "number", min = 1, max = 1e6, default = 260,
+              { "attention", "number", min = 1, max = 1e6, default = 260, default_text = "the gpu's",
                 doc = "TFLOP/s of attention's forward" },
-              { "attention_bwd", "number", min = 1, max = 1e6, default = 175,
+              { "attention_bwd", "number", min = 1, max = 1e6, default = 175, default_text = "the gpu's",
                 doc = "TFLOP/s of attention's backward" },
               { "cudnn", "table", optional = true, example = "{ attention = 400 }",
                 doc = "with `attention = \"auto\"`: rates of the attention that cuDNN runs",
@@ -398,9 +399,9 @@ local constructors = {
                       default = cudnn_rates.attention_bwd,
                       doc = "TFLOP/s of attention's backward" },
                 } },
-              { "norm", "number", min = 1, max = 1e6, default = 2240,
+              { "norm", "number", min = 1, max = 1e6, default = 2240, default_text = "the gpu's",
                 doc = "GB/s of kernels that reduce rows or columns: norms, losses" },
-              { "sms", "int", min = 1, max = 1 << 16, default = 132,
+              { "sms", "int", min = 1, max = 1 << 16, default = 132, default_text = "the gpu's",
                 doc = "multiprocessors, which share the tiles of a product, for `plan --kernels`" },
               { "peak", "number", min = 0, max = 1e6, default = 0, default_text = "the gpu's",
                 doc = "TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: no MFU" },

@@ -23,6 +23,13 @@ resolves --set 'wrap=by_size { params = 3, head = "join" }' 'wrap = by_size(3), 
 resolves --set 'wrap=by_name { "layers.*" }' 'wrap = by_name'
 resolves --set wrap=root_only 'wrap = root_only'
 resolves --set 'wrap=function(b) return true end' 'wrap = a function'
+resolves --set 'wrap=function(b) local a, c = 1, 2 return true end' 'wrap = a function'
+after_number() { # SET SET LINE: a field of what was a number
+    "$FSDPGEN" check base.lua --set "$1" --set "$2" --dump=check >"$WORK/out" 2>"$WORK/err"
+    check "--set $1 --set $2" grep -qxF "$3" "$WORK/out"
+}
+after_number prefetch=2 prefetch.order=post 'prefetch.forward = 2'
+after_number wrap=2 wrap.embed=join 'wrap = per_block(2), embed joins'
 resolves --set prefetch=0 'prefetch.forward = 0'
 resolves --set prefetch=3 'prefetch.backward = 3'
 resolves --set prefetch.backward=2 'prefetch.forward = 1'

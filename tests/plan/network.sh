@@ -193,6 +193,8 @@ same_plan "a node and its fabric" --set target.node=lab -- --fabric flat --set t
     domain = 4, nics = 2, nic = 23, step = 3.4, price = 8, down = 16, oversubscription = 4, net_step = 12 }'
 same_plan "a GPU in a node that is there" --set target.gpu=h100-500w -- --set 'target.memory="94GiB"' --set \
     'target.rates={ tflops = 620, memory = 2006, link = 350, attention = 250, attention_bwd = 170, norm = 1604.8, peak = 989.4 }'
+same_plan "one rate, that of the GPU" --set target.gpu=a100-80gb --set target.rates.peak=312 -- \
+    --set target.gpu=a100-80gb
 cluster plan --target cuda --set target.gpu=gh200 >"$WORK/out" 2>"$WORK/err"
 check "--machines: a GPU lies in the node that names it" grep -q '2 nodes (lab, fabric campus)' "$WORK/out"
 cluster size --gpu gh200 >"$WORK/out" 2>"$WORK/err"
