@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__AVX512F__) || defined(__AVX2__) || defined(__FMA__)
+#if defined(__AVX__) /* which AVX2, FMA and AVX-512 imply */
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>

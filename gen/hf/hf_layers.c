@@ -123,7 +123,7 @@ static int64_t qwen_window(const Config *c, int64_t window, const json_t *types)
 }
 
 /* 0: every token sees all earlier ones. All layers must have the same window, except
- * Gemma's. Mistral's and Phi's have it whatever layer_types says. */
+ * Gemma's. Phi's have it whatever layer_types says. */
 int64_t hf_window(const Config *c)
 {
     const int64_t window = hf_int(c, "sliding_window",
@@ -148,6 +148,8 @@ int64_t hf_window(const Config *c)
                   "a mix of windows is not supported");
     if (c->family->bit & QWEN)
         return qwen_window(c, window, types);
+    if (c->family->bit == MISTRAL && types && sliding == 0)
+        return 0; /* transformers takes it for a Ministral, whose layers have types */
     if (window != 0 && types && sliding == 0)
         hf_refuse(
             c, "layer_types",

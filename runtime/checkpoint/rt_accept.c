@@ -126,9 +126,10 @@ static void clear_moments(Rt *rt)
     memset(zeros, 0, (size_t)most);
     for (int i = 0; i < t->n_segments; i++) {
         const RtSegment *s = &t->segments[i];
-        const int64_t bytes = s->shard_elems * (int64_t)rt_dtype_bytes(t->moments_dtype);
+        const int64_t item = (int64_t)rt_dtype_bytes(t->moments_dtype);
         for (RtSet set = RT_SET_MOMENT1; set <= RT_SET_MOMENT2; set++) {
             const int64_t to = rt_layout_offset(s, set);
+            const int64_t bytes = item * rt_layout_held_elems(rt, set, s);
             for (int64_t at = 0; to >= 0 && at < bytes; at += most) {
                 rt_arena_write(rt, RT_SPACE_LOCAL, to + at, zeros,
                                bytes - at < most ? bytes - at : most);

@@ -77,10 +77,16 @@ void rt_best_saves(Rt *rt, int64_t step)
         return;
     st->best = on_disk->tokens == lost.tokens ? *on_disk : (RtBest){0};
     st->best.waited = lost.waited;
-    if (rt->rank == 0) {
+    if (rt->rank != 0)
+        return;
+    if (st->best.step > 0) {
         rt_say("trainer: note: step %lld had the lowest loss and was not saved: the best "
                "step is %lld again",
                (long long)lost.step, (long long)st->best.step);
+    } else {
+        rt_say("trainer: note: step %lld had the lowest loss and was not saved: the "
+               "search for the best step restarts",
+               (long long)lost.step);
     }
 }
 

@@ -128,6 +128,7 @@ typedef struct RtDue {
     double longest_step;             /* with its evaluation, without its save */
     double left, reserved;           /* of --stop-after, at the last check */
     _Atomic int64_t longest_save_ns; /* 0: none so far; a thread may write it */
+    _Atomic int64_t began_ns;        /* the save that writes now; 0: none */
 } RtDue;
 
 /* About a checkpoint on disk: did it verify completely, or did this run write it? */
@@ -180,6 +181,8 @@ const char *rt_layout_name(RtSet set); /* the start of its files' names */
 RtSet rt_layout_set_of(const char *name);
 /* Where a set keeps the segment's part, as a byte offset in an arena space; -1: nowhere. */
 int64_t rt_layout_offset(const RtSegment *s, RtSet set);
+/* Elements of the set that this rank has of the segment: no second moment of matrices. */
+int64_t rt_layout_held_elems(const Rt *rt, RtSet set, const RtSegment *s);
 /* Copies elements of this rank, [n] of a set's dtype, between the arena and a file. */
 void rt_layout_take(const Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
                     void *out, void *spare);
@@ -285,7 +288,9 @@ int rt_first_error_here(Rt *rt);
 /* Collective: saves the current state, now or, apart, by a thread during training. */
 bool rt_save(Rt *rt, int64_t step, bool apart);
 void rt_due_begin(Rt *rt);                 /* its files are known: estimates a save's time */
-void rt_due_saved(Rt *rt, double seconds); /* a save took this long */
+void rt_due_writes(const Rt *rt);          /* a save starts to write */
+void rt_due_saved(Rt *rt);                 /* and has written */
+void rt_due_fails(const Rt *rt);           /* or cannot */
 /* Collective: writes the checkpoint of a step, from the copies or from the arena. false: it failed,
  * and the run continues. */
 bool rt_save_write(Rt *rt, int64_t step);

@@ -6,10 +6,10 @@
  * 1. Ranks notice a signal at different times, and their clocks differ. So the signals of
  *    all ranks are added up, and only rank 0 reads a clock. Which steps are saved changes
  *    no bit.
- * 2. --stop-after reserves time for the save: twice the longest save of this run so far
- *    or the time since one began that still runs (before the first one, the time for its
- *    bytes at 100 MB/s), twice the longest step, and two seconds. A step is always
- * computed, so that a chain of such runs makes progress.
+ * 2. --stop-after reserves time for the save: twice the longest save of this run so far,
+ *    one that still runs included (before the first one, the time for its bytes at 100
+ *    MB/s), twice the longest step, and two seconds. A step is always computed, so that a
+ *    chain of such runs makes progress.
  * 3. Other slow work, such as hashing data, asks rt_due_soon (job/) and stops if it would
  *    use that time. */
 #include "checkpoint/rt_checkpoint.h"
@@ -20,6 +20,7 @@ static const double first_bytes_per_second = 1e8, spare_seconds = 2;
 
 /* What rank 0 finds due. */
 enum { SAVE = 1, TIME_IS_UP = 2, LOG_IS_LOST = 4 };
+enum { NOW = 1 }; /* a clock that is past: other work gives way */
 
 /* ---- time ------------------------------------------------------------------------ */
 
@@ -47,14 +48,26 @@ void rt_due_begin(Rt *rt)
     RtState *st = rt->state;
     const double until =
         st->flags.stop_seconds - save_seconds(st->checkpoint) - spare_seconds;
-    if (st->flags.stop_seconds > 0)
-        atomic_store(&st->gives_way_ns, st->flags.started_ns + (int64_t)(1e9 * until));
+    int64_t before = atomic_load(&st->gives_way_ns);
+    if (st->flags.stop_seconds > 0 && before != NOW)
+        atomic_compare_exchange_strong(&st->gives_way_ns, &before,
+                                       st->flags.started_ns + (int64_t)(1e9 * until));
 }
 
-void rt_due_saved(Rt *rt, double seconds)
+void rt_due_writes(const Rt *rt)
+{
+    atomic_store(&rt->state->checkpoint->due.began_ns, rt_clock_ns());
+}
+
+void rt_due_fails(const Rt *rt)
+{
+    atomic_store(&rt->state->checkpoint->due.began_ns, 0);
+}
+
+void rt_due_saved(Rt *rt)
 {
     RtDue *due = &rt->state->checkpoint->due;
-    const int64_t ns = 1 + (int64_t)(seconds * 1e9);
+    const int64_t ns = 1 + rt_clock_ns() - atomic_exchange(&due->began_ns, 0);
     if (ns <= atomic_load(&due->longest_save_ns))
         return;
     atomic_store(&due->longest_save_ns, ns);
@@ -82,7 +95,8 @@ static uint64_t find_due(const Rt *rt)
     if (seconds > due->longest_step)
         due->longest_step = seconds;
     due->left = left_seconds(f);
-    const double running = is_writing(c) ? 2 * (rt_clock() - due->saved) : 0;
+    const int64_t began = atomic_load(&due->began_ns);
+    const double running = began > 0 ? 2e-9 * (double)(rt_clock_ns() - began) : 0;
     const double save = running > save_seconds(c) ? running : save_seconds(c);
     due->reserved = save + 2 * due->longest_step + spare_seconds;
     const bool up = f->stop_seconds > 0 && due->left < due->reserved;
@@ -175,7 +189,7 @@ bool rt_checkpoint_step(Rt *rt)
     const bool best = f->keep_best && st->best.step == step;
     bool saved = true;
     if (ends) /* an earlier save that still runs notices it, too */
-        atomic_store(&rt->state->gives_way_ns, 1);
+        atomic_store(&rt->state->gives_way_ns, NOW);
     if (periodic || best || (a.due & SAVE) != 0 || ends || whole) {
         c->due.saved = rt_clock();
         saved = rt_save(rt, step, c->apart && !ends && !whole);

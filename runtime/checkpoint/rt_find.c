@@ -121,11 +121,12 @@ typedef struct Search {
     char folder[RT_PATH_BYTES]; /* the result */
 } Search;
 
+enum { MOST_LOOKS = 100 };
+
 /* Collective, for a folder that could not be read. A run that trains there may have
  * removed it since it was listed: then there is a newer one. Otherwise reports why. */
 static void pass_over(Search *s)
 {
-    enum { MOST_LOOKS = 100 };
     RtCheckpoint *c = s->rt->state->checkpoint;
     uint64_t gone = rt_folder_is_removed(s->folder);
     rt_save_sum(s->rt, &gone, 1);
@@ -280,7 +281,7 @@ static void find_sound(Search *s, Kind kind)
         find_step(s);
     else if (st->flags.best)
         rt_refuse(rt, "--best: %s is one step's folder: name the run's", s->dir);
-    else if (!is_sound(s))
+    else if (s->looks = MOST_LOOKS, !is_sound(s)) /* there is no other one */
         rt_refuse(rt, "%s %s: it is not intact; `trainer verify` says what is damaged",
                   s->flag, s->dir);
     close_checkpoint(st->checkpoint);

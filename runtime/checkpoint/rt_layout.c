@@ -203,6 +203,11 @@ static int64_t buffer_place(const Rt *rt, RtSet set, const RtSegment *s, int64_t
                : at;
 }
 
+int64_t rt_layout_held_elems(const Rt *rt, RtSet set, const RtSegment *s)
+{
+    return buffer_place(rt, set, s, s->shard_elems);
+}
+
 void rt_layout_take(const Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
                     void *out, void *spare)
 {

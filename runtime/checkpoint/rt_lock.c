@@ -26,8 +26,9 @@ enum { HERE_SECONDS = 5, ELSEWHERE_SECONDS = 120, SILENT_SECONDS = 1, WHO_BYTES 
 
 /* ---- who holds it ---------------------------------------------------------------- */
 
-/* A process of this machine; 0: of another one, or hidden from this process. */
-static long holder_here(int fd)
+/* A process of this machine; 0: of another one, or hidden from this process. Of folders
+ * on some filesystems, btrfs for one, the kernel lists another device than stat. */
+static long holder_here(int fd, bool own)
 {
     char line[256];
     struct stat s;
@@ -41,8 +42,8 @@ static long holder_here(int fd)
         unsigned long inode;
         if (sscanf(line, "%*s FLOCK %*s %*s %ld %x:%x:%lu", &pid, &major_of, &minor_of,
                    &inode) == 4 &&
-            inode == s.st_ino && major_of == major(s.st_dev) &&
-            minor_of == minor(s.st_dev))
+            inode == s.st_ino &&
+            (!own || (major_of == major(s.st_dev) && minor_of == minor(s.st_dev))))
             found = pid;
     }
     fclose(f);
@@ -97,7 +98,7 @@ static bool wait_for_holder(Rt *rt, bool own, double begin)
     RtCheckpoint *c = rt->state->checkpoint;
     const struct timespec nap = {0, 50000000};
     const double waited = rt_clock() - begin;
-    const long pid = holder_here(c->lock);
+    const long pid = holder_here(c->lock, own);
     const int most = pid > 0 ? HERE_SECONDS : ELSEWHERE_SECONDS;
     char who[WHO_BYTES];
     describe(c->lock, own, pid, who);

@@ -5,7 +5,7 @@
  * Only intact ones count. This run knows that of those it wrote or read; for others, all
  * ranks verify the hashes, once in a run, before they count among the newest K. Only
  * complete ones are removed: what did not verify stays for a person to look at. A run
- * that is to end soon does not take time for that: a later save removes them. */
+ * that is to end soon takes no time for that: then those that are complete count. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <stdlib.h>
@@ -127,7 +127,7 @@ static bool is_sound(Rt *rt, const char *path, int64_t step, bool *in_time)
     return sound;
 }
 
-/* All ranks count alike; rank 0 removes. */
+/* All ranks count alike, as long as there is time to verify; rank 0 removes. */
 static void prune_steps(Rt *rt, const int64_t *steps, int n)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -140,21 +140,22 @@ static void prune_steps(Rt *rt, const int64_t *steps, int n)
             continue; /* skipped when the run started */
         rt_save_moves(rt);
         rt_file_step_path(path, c->dir, "", steps[i]);
-        if (kept < f->keep) {
+        if (kept < f->keep && in_time) {
             kept += is_sound(rt, path, steps[i], &in_time);
-            if (!in_time && rt->rank == 0) {
-                rt_say("trainer: note: the run ends before old checkpoints can be "
-                       "verified: a later save removes superfluous ones");
-            }
-            if (rt_first_error(rt) >= 0 || !in_time)
+            if (rt_first_error(rt) >= 0)
                 return;
-            continue;
+            if (in_time)
+                continue;
         }
         const RtVerdict *v = find(c, steps[i]);
+        const bool counts = v != NULL ? v->sound : is_whole(path);
+        if (kept < f->keep) { /* not in time: ranks need not agree any more */
+            kept += counts;
+            continue;
+        }
         const bool periodic = f->keep_every > 0 && steps[i] % f->keep_every == 0;
         const bool best = f->keep_best && steps[i] == c->state.best.step;
-        if (rt->rank == 0 && c->error[0] == '\0' && !periodic && !best &&
-            (v != NULL ? v->sound : is_whole(path)))
+        if (rt->rank == 0 && c->error[0] == '\0' && !periodic && !best && counts)
             remove_one(c, path, steps[i]);
     }
 }

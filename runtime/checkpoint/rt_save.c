@@ -365,6 +365,7 @@ static bool give_up(Rt *rt, int64_t step, const char *folder, int who)
     if (rt->rank == 0)
         rt_file_remove_tree(folder, ignored);
     drop_small_files(c);
+    rt_due_fails(rt);
     rt_first_error(rt); /* it is removed */
     if (rt->state->flags.keep_going && step < rt->state->flags.steps) {
         if (rt->rank == who) {
@@ -392,6 +393,7 @@ bool rt_save_write(Rt *rt, int64_t step)
         rt_first_error(rt); /* all have made their copies: any file may be written */
     rt_digest_settle(rt);
     const double begin = rt_clock(); /* a later save does not wait for digests */
+    rt_due_writes(rt);
     add_small_files(rt);
     if (rt->rank == 0 && c->error[0] == '\0')
         create_folder(c, folder);
@@ -413,7 +415,7 @@ bool rt_save_write(Rt *rt, int64_t step)
     c->saved = step;
     if (c->state.best.step == step)
         c->best = c->state.best;
-    rt_due_saved(rt, rt_clock() - begin);
+    rt_due_saved(rt);
     if (rt->rank == 0) {
         rt_file_step_path(folder, c->dir, "", step);
         printf("checkpoint: %s, %.2f s\n", folder, rt_clock() - begin);

@@ -55,6 +55,8 @@ static int open_trial(Rt *rt, const char *path)
         c->error[0] = '\0';
         fd = rt_file_open(path, O_WRONLY, c->error);
     }
+    if (fd >= 0)
+        rt_file_forget_error();
     return fd;
 }
 

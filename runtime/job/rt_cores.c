@@ -84,7 +84,8 @@ void rt_cores_find(RtCores *c)
     for (int i = 0; i < c->n_cpus; i++)
         c->cpu[i] = place[i].cpu;
     const int granted = rt_limits_cpus("");
-    c->n_cpus = c->n_cpus > 0 ? c->n_cpus : 1;
+    c->known = c->n_cpus > 0;
+    c->n_cpus = c->known ? c->n_cpus : 1;
     c->quota = granted < c->n_cpus ? granted : c->n_cpus;
 }
 
@@ -157,9 +158,10 @@ static void restart(const RtCores *c, char **argv)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
-    for (int i = 0; i < c->n_cpus; i++)
+    for (int i = 0; i < c->n_cpus && c->known; i++)
         CPU_SET(c->cpu[i], &set);
-    sched_setaffinity(0, sizeof set, &set);
+    if (c->known)
+        sched_setaffinity(0, sizeof set, &set);
     setenv("RT_FITTED", "1", 1);
     fflush(NULL);
     execv("/proc/self/exe", argv); /* without /proc: slower, but correct */

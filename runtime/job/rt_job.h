@@ -133,6 +133,7 @@ void rt_signals_early(void);
 /* The ranks' share of the cores this process may use. */
 typedef struct RtCores {
     int cpu[1024], n_cpus; /* in the order of packages and cores: siblings are adjacent */
+    bool known;            /* the kernel has told which */
     int quota;             /* CPUs that the control groups grant, at most n_cpus */
 } RtCores;
 void rt_cores_find(RtCores *c);

@@ -33,3 +33,9 @@ link_runtime() {
 check "--link-runtime leaves the copy out" link_runtime
 check "--link-runtime refuses what a Makefile would obey" sh -c \
     "! '$FSDPGEN' '$model' -o '$WORK/bad' --link-runtime '\$(shell touch $WORK/pwned)' 2>'$WORK/err' && [ ! -e '$WORK/bad' ]"
+
+# CPUs with AVX and without AVX2, such as Sandy Bridge: nothing here can run their code, but it compiles.
+for file in math kernels runtime/cpu/rt_gemm_builtin; do
+    check "$file.c compiles for AVX without AVX2" gcc $strict -march=sandybridge -DRT_GEMM_BUILTIN -I"$WORK/a/runtime" \
+        "$WORK/a/$file.c"
+done
