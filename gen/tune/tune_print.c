@@ -84,7 +84,9 @@ static void print_gain(const Tune *t, Text *to, const Candidate *best)
 {
     const Candidate *own = &t->all.items[0];
     const bool measured = best->median > 0;
-    const double now = own->left_out ? 0 : measured ? own->median : own->plan.seconds;
+    const double now = own->left_out || own->failed ? 0
+                       : measured                   ? own->median
+                                                    : own->plan.seconds;
     const double then = measured ? best->median : best->plan.seconds;
 
     if (best != own && now > 0)
@@ -99,6 +101,11 @@ static void print_kept(const Tune *t, Text *to, const Candidate *best)
 
     if (!tune_is_kept(t))
         return;
+    if (best->median <= 0) {
+        text_printf(to, "  %s ran, this one did not: too few runs to tell (--minutes)\n",
+                    tune_sets_of(t, fastest));
+        return;
+    }
     text_printf(
         to, "  %s ran %.1f %% faster: ", tune_sets_of(t, fastest),
         100 * (tune_rate(fastest, fastest->median) / tune_rate(best, best->median) - 1));

@@ -282,6 +282,16 @@ failures() {
     check 'is named' grep -q 'could not be measured: ended with 1: trainer: error: out of luck' "$WORK/fake.out"
     check 'the best is another one' grep -q '^best, measured here: strategy=no_shard' "$WORK/fake.out"
     rm "$WORK/fake/broken"
+    echo no_shard >"$WORK/fake/tired"
+    rm -rf "$WORK/work"
+    fake 'the fastest fails after three runs' 0 --measure 6
+    check 'it is not taken' grep -q '^best, measured here: strategy=shard_grad_op' "$WORK/fake.out"
+    echo full_shard >"$WORK/fake/tired"
+    rm -rf "$WORK/work"
+    fake 'the description fails after three runs' 0 --measure 6
+    check 'another one is taken' grep -q '^best, measured here: strategy=no_shard' "$WORK/fake.out"
+    check 'with no gain over it' test "$(grep -c 'more tokens a second' "$WORK/fake.out")" = 0
+    rm "$WORK/fake/tired"
     echo no_shard >"$WORK/fake/wrong"
     fake 'other weights' 70 --measure 6
     check 'are a bug, with both hashes' grep -q 'bug: candidates .* numerics hash .* weights 1*2* and' "$WORK/fake.err"
@@ -317,26 +327,34 @@ wisdom() {
 }
 
 # Stopped while a trainer hangs: what was measured stays, and no process does.
-stopped() {
-    local file=$WORK/stop.wisdom pid i
-    rm -f "$file"
-    echo no_shard >"$WORK/fake/slow"
+stop_at() { # STRATEGY FLAGS...: whose trainer hangs
+    local name=$1 pid i
+    shift
+    rm -f "$WORK/stop.wisdom"
+    echo "$name" >"$WORK/fake/slow"
     export FAKE_DIR=$WORK/fake
     : >"$FAKE_DIR/calls"
-    PATH=$WORK/bin:$PATH "$FSDPGEN" tune "$llama" $axes --set mesh.shard=2 --work "$WORK/work" --measure 6 \
-        --wisdom "$file" >"$WORK/fake.out" 2>"$WORK/fake.err" &
+    PATH=$WORK/bin:$PATH "$FSDPGEN" tune "$llama" $axes --set mesh.shard=2 --work "$WORK/work" \
+        --wisdom "$WORK/stop.wisdom" "$@" >"$WORK/fake.out" 2>"$WORK/fake.err" &
     pid=$!
     for ((i = 0; i < 600; i++)); do
-        grep -q no_shard "$FAKE_DIR/calls" && break
+        grep -q "$name" "$FAKE_DIR/calls" && break
         sleep 0.1
     done
     kill -INT $pid
     wait $pid
-    check "a signal ends it" test $? = 130 # 128 + SIGINT
-    check "and says where what it knows is" grep -q "stopped; what was measured is in $file" "$WORK/fake.err"
+    check "$name hangs: a signal ends it" test $? = 130 # 128 + SIGINT
+    rm "$WORK/fake/slow"
+}
+stopped() {
+    stop_at no_shard --measure 6
+    check "it says where what it knows is" grep -q "stopped; what was measured is in $WORK/stop.wisdom" "$WORK/fake.err"
     check "a table is printed" grep -q '^best' "$WORK/fake.out"
     check "no trainer is left" test -z "$(pgrep -f "sleep 1000")"
-    rm "$WORK/fake/slow"
+    stop_at full_shard --measure 1
+    check "another one ran" test "$(wc -l <"$WORK/stop.wisdom")" = 2
+    check "the description, which did not run, is kept" grep -q '^best, .*: as described' "$WORK/fake.out"
+    check "and why" grep -q 'too few runs to tell' "$WORK/fake.out"
 }
 
 # On a terminal a table is redrawn in place, at any width; in a pipe each event has a line.
