@@ -159,6 +159,17 @@ refused() { # CODE PATTERN ARGUMENTS...
 
 # ---- the override ----------------------------------------------------------------------------------
 
+written() { # NAME FLAGS...: the file of -o is the description with these flags
+    local name=$1
+    shift
+    rm -f "$WORK/tuned.lua"
+    tune "$WORK/$name.lua" wrap=1 --plan-only "$@" -o "$WORK/tuned.lua" >"$WORK/out" 2>&1
+    check "$name $*: is written" grep -q '^  written: ' "$WORK/out"
+    "$FSDPGEN" plan "$WORK/tuned.lua" --path "$WORK/beside" --json >"$WORK/tuned.json" 2>/dev/null
+    "$FSDPGEN" plan "$WORK/$name.lua" --set wrap=1 "$@" --json >"$WORK/mine.json" 2>/dev/null
+    check "$name $*: has a plan" test -s "$WORK/mine.json" # messages are sorted by their places
+    check "$name $*: the same plan" cmp <(tr -d , <"$WORK/tuned.json" | sort) <(tr -d , <"$WORK/mine.json" | sort)
+}
 override() {
     local sets='--set strategy=hybrid_shard --set mesh.replicate=2 --set mesh.shard=2 --set prefetch=2
         --set wrap=per_block(2) --set recompute=every(2)'
@@ -169,6 +180,26 @@ override() {
     "$FSDPGEN" plan "$WORK/tuned.lua" --json >"$WORK/tuned.json" 2>/dev/null
     "$FSDPGEN" plan "$WORK/mine.lua" $sets --set optimizer.lr=0.5 --json >"$WORK/mine.json" 2>/dev/null
     check "it is the description with these fields" cmp "$WORK/tuned.json" "$WORK/mine.json"
+    # words of any case, --target, tables that the description omits
+    grep -v 'dtypes = ' "$llama" >"$WORK/bare.lua"
+    written bare --set dtypes.param=bf16
+    written bare --target cuda --set target.gpu=h100
+    written bare --target cuda
+    written bare --set 'target.memory="900MiB"'
+    written bare --set name=llama.v3
+    mkdir "$WORK/beside" && cp "$WORK/bare.lua" "$WORK/beside/deep.lua"
+    written beside/deep --set dtypes.param=bf16
+    # where the file would be another description, it is not written
+    rm -f "$WORK/tuned.lua"
+    sed 's/^return trainer {/local same = { context = 1 }\nreturn trainer { mesh = same, parts = same,/' "$llama" \
+        >"$WORK/same.lua"
+    check "one table for two fields: not written" test "$(tune "$WORK/same.lua" wrap=1 --plan-only --set parts.context=2 \
+        -o "$WORK/tuned.lua" >"$WORK/out" 2>&1; echo $?)" = 1
+    check "and why" grep -q 'tuned.lua: error: not written: read back, it is another description' "$WORK/out"
+    check "no file is left" test -z "$(ls "$WORK" | grep tuned.lua)"
+    check "a file that would require itself" test "$(tune "$WORK/bare.lua" wrap=1 --plan-only --force -o \
+        "$WORK/beside/bare.lua" >"$WORK/out" 2>&1; echo $?)" = 1
+    check "is refused" grep -q 'bare.lua: error: it would require itself' "$WORK/out"
     # a default that another field changes is written
     tune "$WORK/mine.lua" strategy=shard_optimizer accumulate=sharded --set mesh.shard=2 --plan-only -o "$WORK/tuned.lua" \
         >"$WORK/out" 2>&1
