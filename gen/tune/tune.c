@@ -8,18 +8,9 @@
  * description as it is are then built and run here. */
 #include "tune/tune.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-static int problem(Gen *g, const char *file, const char *help, const char *text)
-{
-    diag_add(g, DIAG_ERROR, (Pos){.file = file}, help, "%s", text);
-    return diag_finish(g);
-}
 
 /* ---- planning -------------------------------------------------------------------- */
 
@@ -234,65 +225,6 @@ static int find_changes(Tune *t)
     return code == EXIT_DONE && n ? drop_own(t, list, n) : code;
 }
 
-/* ---- the override ---------------------------------------------------------------- */
-
-static const char first_line[] = "-- fsdpgen tune: ";
-
-static bool is_ours(const char *path)
-{
-    const char *text = NULL;
-    size_t bytes;
-    const bool ours = read_whole_file(path, &text, &bytes) == 0 &&
-                      !strncmp(text, first_line, sizeof first_line - 1);
-
-    free((char *)text);
-    return ours;
-}
-
-/* Refuses to replace a file that tune did not write, before anything is planned. */
-static int check_output(Gen *g)
-{
-    const char *path = g->opt.output, *folder = ".", *slash;
-    const size_t n = path ? strlen(path) : 0;
-    struct stat st;
-
-    if (!path)
-        return EXIT_DONE;
-    if (n < 5 || strcmp(path + n - 4, ".lua") != 0)
-        return problem(g, path, "-o tuned.lua",
-                       "the best candidate is written as a description, whose name ends "
-                       "in .lua");
-    if (lstat(path, &st) == 0 && !g->opt.force && !is_ours(path))
-        return problem(g, path, "take another name, or --force to replace it",
-                       "the file exists, and fsdpgen tune did not write it");
-    slash = strrchr(path, '/');
-    if (slash)
-        folder = slash == path ? "/" : gen_strndup(g, path, (size_t)(slash - path));
-    if (access(folder, W_OK) != 0)
-        return problem(g, path, NULL,
-                       gen_printf(g, "cannot be written: %s", strerror(errno)));
-    return EXIT_DONE;
-}
-
-static int write_override(Tune *t)
-{
-    const char *path = t->g->opt.output, *beside = gen_printf(t->g, "%s.new", path);
-    Text text = {.g = t->g};
-    bool good;
-    int fd;
-
-    text_printf(&text, "%s", first_line);
-    tune_override(t, &text);
-    unlink(beside);
-    fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    good = fd >= 0 && file_write_all(fd, text.s, text.len) && fsync(fd) == 0;
-    good = (fd < 0 || close(fd) == 0) && good && rename(beside, path) == 0;
-    if (good)
-        return EXIT_DONE;
-    return problem(t->g, path, NULL,
-                   gen_printf(t->g, "cannot be written: %s", strerror(errno)));
-}
-
 /* ---- the command ----------------------------------------------------------------- */
 
 static int rank_and_run(Tune *t)
@@ -312,14 +244,15 @@ static int rank_and_run(Tune *t)
         print_line(stderr, "fsdpgen: ", "stopped; what was measured is in %s",
                    t->wisdom ? gen_printf(t->g, "%s: the same command goes on", t->wisdom)
                              : "the table only (--wisdom FILE keeps it)");
+    if (t->g->opt.output && t->ranked.count)
+        code = tune_override_write(t);
+    t->written = t->g->opt.output && code == EXIT_DONE;
     if (t->g->opt.json)
         tune_print_json(t);
     else
         tune_print(t);
     if (!t->ranked.count)
         return EXIT_FIT;
-    if (t->g->opt.output)
-        code = write_override(t);
     if (t->g->opt.html && code == EXIT_DONE)
         code = tune_page(t);
     return t->stopped && code == EXIT_DONE ? 128 + t->stopped : code;
@@ -329,7 +262,7 @@ int tune_command(Gen *g)
 {
     Tune t = {.g = g};
     const char *out = g->opt.output;
-    int code = check_output(g);
+    int code = tune_override_check(g);
 
     if (code == EXIT_DONE)
         code = tune_page_check(g);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune.h: `fsdpgen tune`: which choices outside the hash make a step fastest. tune.c is the command;
  * tune_axes.c lists the candidates, tune_plan.c plans each, tune_measure.c builds and runs the best,
- * tune_wisdom.c keeps what was measured, tune_choose.c chooses one, and tune_print.c and tune_page.c
- * show the result.
+ * tune_wisdom.c keeps what was measured, tune_choose.c chooses one, tune_print.c and tune_page.c show the
+ * result, and tune_override.c writes it.
  *
  * Candidates' numbers decide their order and ties, so the same measurements always give the same
  * result. */
@@ -77,6 +77,7 @@ typedef struct Tune {
     bool own_work;           /* ours, and removed at the end */
     const char *data;        /* of the runs */
     const char *wisdom;      /* file, or NULL */
+    bool written;            /* -o */
     int stopped;             /* by this signal, or 0 */
     TuneLive live;
 } Tune;
@@ -137,7 +138,11 @@ const char *tune_sets_of(const Tune *t, const Candidate *c); /* for people */
 const char *tune_measured_of(Gen *g, const Candidate *c); /* "0.4011 s x5"; "-": not measured */
 void tune_print(const Tune *t);
 void tune_print_json(const Tune *t);
-void tune_override(const Tune *t, Text *to); /* the best one, as a description */
+
+/* tune_override.c, -o: refuses to replace a file that tune did not write; writes the best one as a
+ * description, and loads it. Both return an exit code. */
+int tune_override_check(Gen *g);
+int tune_override_write(const Tune *t);
 
 /* tune_page.c, --html: checks that the file may be written; writes it. Both return an exit code. */
 int tune_page_check(Gen *g);

@@ -51,7 +51,7 @@ static const Candidate *fastest(const Tune *t, const Candidate *own)
     for (int i = 0; i < t->ranked.count; i++) {
         const Candidate *c = t->ranked.items[i];
 
-        if (c->median > 0 && (!own || tune_is_clear(c, own)) &&
+        if (c->median > 0 && !c->failed && (!own || tune_is_clear(c, own)) &&
             (!best || tune_rate(c, c->median) > tune_rate(best, best->median)))
             best = c;
     }
@@ -87,14 +87,23 @@ bool tune_is_kept(const Tune *t)
     return best && best->id == 0 && any && any != best;
 }
 
+/* The best one by prediction that has not failed here. */
+static const Candidate *predicted(const Tune *t)
+{
+    for (int i = 0; i < t->ranked.count; i++)
+        if (!t->ranked.items[i]->failed)
+            return t->ranked.items[i];
+    return t->ranked.count ? t->ranked.items[0] : NULL;
+}
+
 const Candidate *tune_best(const Tune *t)
 {
     const Candidate *own = &t->all.items[0], *best = tune_fastest(t);
 
     if (!best)
-        return t->ranked.count ? t->ranked.items[0] : NULL;
-    if (own->left_out || own->median <= 0)
-        return best;
+        return predicted(t);
+    if (own->left_out || own->failed)
+        return best; /* there is nothing to compare it with */
     best = fastest(t, own);
-    return best ? best : own;
+    return best ? best : own; /* also where a stop came before enough runs of own */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune_print.c: what tuning found. In: the candidates, ranked and some of them
- * measured. Out: a table or JSON on stdout; the best one as a description. */
+ * measured. Out: a table or JSON on stdout. */
 #include "tune/tune.h"
 
 #include "base/show.h"
@@ -84,7 +84,9 @@ static void print_gain(const Tune *t, Text *to, const Candidate *best)
 {
     const Candidate *own = &t->all.items[0];
     const bool measured = best->median > 0;
-    const double now = own->left_out ? 0 : measured ? own->median : own->plan.seconds;
+    const double now = own->left_out || own->failed ? 0
+                       : measured                   ? own->median
+                                                    : own->plan.seconds;
     const double then = measured ? best->median : best->plan.seconds;
 
     if (best != own && now > 0)
@@ -99,6 +101,11 @@ static void print_kept(const Tune *t, Text *to, const Candidate *best)
 
     if (!tune_is_kept(t))
         return;
+    if (best->median <= 0) {
+        text_printf(to, "  %s ran, this one did not: too few runs to tell (--minutes)\n",
+                    tune_sets_of(t, fastest));
+        return;
+    }
     text_printf(
         to, "  %s ran %.1f %% faster: ", tune_sets_of(t, fastest),
         100 * (tune_rate(fastest, fastest->median) / tune_rate(best, best->median) - 1));
@@ -122,7 +129,7 @@ static void print_verdict(const Tune *t, Text *to)
     else if (best->median <= 0)
         text_printf(to, "  the rates behind predictions are not calibrated: they order "
                         "candidates, and promise no time\n");
-    if (t->g->opt.output)
+    if (t->written)
         text_printf(to, "  written: %s\n", t->g->opt.output);
 }
 
@@ -201,62 +208,4 @@ void tune_print_json(const Tune *t)
     printf("%s\n", s);
     free(s);
     json_decref(o);
-}
-
-/* ---- the override ---------------------------------------------------------------- */
-
-/* The name that `require` finds the description by, from its folder. */
-static const char *module_of(Gen *g)
-{
-    const char *slash = strrchr(g->opt.input, '/');
-    const char *name = slash ? slash + 1 : g->opt.input;
-    const size_t n = strlen(name);
-
-    return gen_printf(g, "%.*s", (int)(n > 4 ? n - 4 : n), name);
-}
-
-/* A value of --set as Lua: words of an option are quoted, names of wraps are not. */
-static const char *value_lua(Gen *g, const char *field, const char *value)
-{
-    const bool word = strspn(value, "abcdefghijklmnopqrstuvwxyz_") == strlen(value);
-    const bool name =
-        !strcmp(field, "wrap") || !strcmp(value, "true") || !strcmp(value, "false");
-
-    return word && !name ? gen_printf(g, "\"%s\"", value) : value;
-}
-
-static void add_set(const Tune *t, Text *to, const char *set, OptionList *tables)
-{
-    Gen *g = t->g;
-    const char *eq = strchr(set, '='), *field = gen_strndup(g, set, (size_t)(eq - set));
-    const char *dot = strrchr(field, '.');
-    const char *table = dot ? gen_strndup(g, field, (size_t)(dot - field)) : NULL;
-    bool known = !table;
-
-    for (int i = 0; !known && i < tables->count; i++)
-        known = !strcmp(tables->items[i], table);
-    if (!known) {
-        text_printf(to, "if type(t.%s) ~= \"table\" then t.%s = {} end\n", table, table);
-        *gen_push(g, tables) = table;
-    }
-    text_printf(to, "t.%s = %s\n", field, value_lua(g, field, eq + 1));
-}
-
-void tune_override(const Tune *t, Text *to)
-{
-    const Candidate *best = tune_best(t);
-    OptionList tables = {0};
-
-    text_printf(to, "%s, %s a step, %s\n", module_of(t->g),
-                seconds_text(t->g, best->median > 0 ? best->median : best->plan.seconds),
-                best->median > 0 ? "measured" : "predicted");
-    text_printf(to,
-                "-- Keep it beside %s.lua, or pass that one's folder: --path FOLDER.\n",
-                module_of(t->g));
-    text_printf(to, "local t = require \"%s\"\n\n", module_of(t->g));
-    for (int i = 0; i < t->g->opt.sets.count; i++)
-        add_set(t, to, t->g->opt.sets.items[i], &tables);
-    for (int i = 0; i < best->changes.count; i++)
-        add_set(t, to, best->changes.items[i], &tables);
-    text_printf(to, "\nreturn t\n");
 }

@@ -4,7 +4,8 @@
 # of its description, so that the fastest one is known; its weights are those of a file.
 # FAKE_DIR: seed, if that is there: its number and the description determine the time; shaky: the name of a
 # strategy whose runs take a tenth more where the pattern slow_runs, over and over, has a 1; wrong, if that is
-# there: the name of a strategy whose weights differ; broken: one that fails; slow: one that never ends;
+# there: the name of a strategy whose weights differ; broken: one that fails; tired: one that fails after
+# three runs; slow: one that never ends;
 # calls: a line for each run.
 [ ! -e "$FAKE_DIR/no_build" ] || { printf 'no such compiler\33[2J\n'; exit 2; }
 cat >trainer <<'TRAINER'
@@ -21,6 +22,10 @@ grep -o 'strategy = "[a-z_]*"\|recompute = "[a-z_]*"' description.lua | sed 's/.
 grep -v '^--' description.lua >described
 echo "$(paste -sd' ' choices)" >>"$FAKE_DIR/calls"
 if is broken; then echo "trainer: error: out of luck" >&2; exit 1; fi
+if is tired; then
+    echo >>tired_runs
+    [ "$(wc -l <tired_runs)" -le 3 ] || { echo "trainer: error: out of breath" >&2; exit 1; }
+fi
 if is slow; then sleep 1000 & wait; fi
 time=$(cat "$FAKE_DIR/times" | while read -r name t; do grep -qx "$name" choices && echo "$t"; done | tail -n 1)
 if [ -e "$FAKE_DIR/seed" ]; then

@@ -159,6 +159,17 @@ refused() { # CODE PATTERN ARGUMENTS...
 
 # ---- the override ----------------------------------------------------------------------------------
 
+written() { # NAME FLAGS...: the file of -o is the description with these flags
+    local name=$1
+    shift
+    rm -f "$WORK/tuned.lua"
+    tune "$WORK/$name.lua" wrap=1 --plan-only "$@" -o "$WORK/tuned.lua" >"$WORK/out" 2>&1
+    check "$name $*: is written" grep -q '^  written: ' "$WORK/out"
+    "$FSDPGEN" plan "$WORK/tuned.lua" --path "$WORK/beside" --json >"$WORK/tuned.json" 2>/dev/null
+    "$FSDPGEN" plan "$WORK/$name.lua" --set wrap=1 "$@" --json >"$WORK/mine.json" 2>/dev/null
+    check "$name $*: has a plan" test -s "$WORK/mine.json" # messages are sorted by their places
+    check "$name $*: the same plan" cmp <(tr -d , <"$WORK/tuned.json" | sort) <(tr -d , <"$WORK/mine.json" | sort)
+}
 override() {
     local sets='--set strategy=hybrid_shard --set mesh.replicate=2 --set mesh.shard=2 --set prefetch=2
         --set wrap=per_block(2) --set recompute=every(2)'
@@ -169,6 +180,26 @@ override() {
     "$FSDPGEN" plan "$WORK/tuned.lua" --json >"$WORK/tuned.json" 2>/dev/null
     "$FSDPGEN" plan "$WORK/mine.lua" $sets --set optimizer.lr=0.5 --json >"$WORK/mine.json" 2>/dev/null
     check "it is the description with these fields" cmp "$WORK/tuned.json" "$WORK/mine.json"
+    # words of any case, --target, tables that the description omits
+    grep -v 'dtypes = ' "$llama" >"$WORK/bare.lua"
+    written bare --set dtypes.param=bf16
+    written bare --target cuda --set target.gpu=h100
+    written bare --target cuda
+    written bare --set 'target.memory="900MiB"'
+    written bare --set name=llama.v3
+    mkdir "$WORK/beside" && cp "$WORK/bare.lua" "$WORK/beside/deep.lua"
+    written beside/deep --set dtypes.param=bf16
+    # where the file would be another description, it is not written
+    rm -f "$WORK/tuned.lua"
+    sed 's/^return trainer {/local same = { context = 1 }\nreturn trainer { mesh = same, parts = same,/' "$llama" \
+        >"$WORK/same.lua"
+    check "one table for two fields: not written" test "$(tune "$WORK/same.lua" wrap=1 --plan-only --set parts.context=2 \
+        -o "$WORK/tuned.lua" >"$WORK/out" 2>&1; echo $?)" = 1
+    check "and why" grep -q 'tuned.lua: error: not written: read back, it is another description' "$WORK/out"
+    check "no file is left" test -z "$(ls "$WORK" | grep tuned.lua)"
+    check "a file that would require itself" test "$(tune "$WORK/bare.lua" wrap=1 --plan-only --force -o \
+        "$WORK/beside/bare.lua" >"$WORK/out" 2>&1; echo $?)" = 1
+    check "is refused" grep -q 'bare.lua: error: it would require itself' "$WORK/out"
     # a default that another field changes is written
     tune "$WORK/mine.lua" strategy=shard_optimizer accumulate=sharded --set mesh.shard=2 --plan-only -o "$WORK/tuned.lua" \
         >"$WORK/out" 2>&1
@@ -282,6 +313,16 @@ failures() {
     check 'is named' grep -q 'could not be measured: ended with 1: trainer: error: out of luck' "$WORK/fake.out"
     check 'the best is another one' grep -q '^best, measured here: strategy=no_shard' "$WORK/fake.out"
     rm "$WORK/fake/broken"
+    echo no_shard >"$WORK/fake/tired"
+    rm -rf "$WORK/work"
+    fake 'the fastest fails after three runs' 0 --measure 6
+    check 'it is not taken' grep -q '^best, measured here: strategy=shard_grad_op' "$WORK/fake.out"
+    echo full_shard >"$WORK/fake/tired"
+    rm -rf "$WORK/work"
+    fake 'the description fails after three runs' 0 --measure 6
+    check 'another one is taken' grep -q '^best, measured here: strategy=no_shard' "$WORK/fake.out"
+    check 'with no gain over it' test "$(grep -c 'more tokens a second' "$WORK/fake.out")" = 0
+    rm "$WORK/fake/tired"
     echo no_shard >"$WORK/fake/wrong"
     fake 'other weights' 70 --measure 6
     check 'are a bug, with both hashes' grep -q 'bug: candidates .* numerics hash .* weights 1*2* and' "$WORK/fake.err"
@@ -317,26 +358,34 @@ wisdom() {
 }
 
 # Stopped while a trainer hangs: what was measured stays, and no process does.
-stopped() {
-    local file=$WORK/stop.wisdom pid i
-    rm -f "$file"
-    echo no_shard >"$WORK/fake/slow"
+stop_at() { # STRATEGY FLAGS...: whose trainer hangs
+    local name=$1 pid i
+    shift
+    rm -f "$WORK/stop.wisdom"
+    echo "$name" >"$WORK/fake/slow"
     export FAKE_DIR=$WORK/fake
     : >"$FAKE_DIR/calls"
-    PATH=$WORK/bin:$PATH "$FSDPGEN" tune "$llama" $axes --set mesh.shard=2 --work "$WORK/work" --measure 6 \
-        --wisdom "$file" >"$WORK/fake.out" 2>"$WORK/fake.err" &
+    PATH=$WORK/bin:$PATH "$FSDPGEN" tune "$llama" $axes --set mesh.shard=2 --work "$WORK/work" \
+        --wisdom "$WORK/stop.wisdom" "$@" >"$WORK/fake.out" 2>"$WORK/fake.err" &
     pid=$!
     for ((i = 0; i < 600; i++)); do
-        grep -q no_shard "$FAKE_DIR/calls" && break
+        grep -q "$name" "$FAKE_DIR/calls" && break
         sleep 0.1
     done
     kill -INT $pid
     wait $pid
-    check "a signal ends it" test $? = 130 # 128 + SIGINT
-    check "and says where what it knows is" grep -q "stopped; what was measured is in $file" "$WORK/fake.err"
+    check "$name hangs: a signal ends it" test $? = 130 # 128 + SIGINT
+    rm "$WORK/fake/slow"
+}
+stopped() {
+    stop_at no_shard --measure 6
+    check "it says where what it knows is" grep -q "stopped; what was measured is in $WORK/stop.wisdom" "$WORK/fake.err"
     check "a table is printed" grep -q '^best' "$WORK/fake.out"
     check "no trainer is left" test -z "$(pgrep -f "sleep 1000")"
-    rm "$WORK/fake/slow"
+    stop_at full_shard --measure 1
+    check "another one ran" test "$(wc -l <"$WORK/stop.wisdom")" = 2
+    check "the description, which did not run, is kept" grep -q '^best, .*: as described' "$WORK/fake.out"
+    check "and why" grep -q 'too few runs to tell' "$WORK/fake.out"
 }
 
 # On a terminal a table is redrawn in place, at any width; in a pipe each event has a line.
