@@ -241,18 +241,19 @@ static const char *weights_of(Tune *t, const char *log)
     return strncmp(line, "weights ", 8) ? NULL : line + 8;
 }
 
-/* One numerics hash, one result. */
-static int compare_weights(Tune *t, const Picks *picks, const Candidate *c)
+/* One numerics hash, one result: also of a candidate's runs before this one. */
+static int compare_weights(Tune *t, const Picks *picks, const Candidate *c,
+                           const char *weights)
 {
     for (int i = 0; i < picks->count; i++) {
         const Candidate *o = picks->items[i];
 
         if (o->weights && o->plan.numerics == c->plan.numerics &&
-            strcmp(o->weights, c->weights) != 0) {
+            strcmp(o->weights, weights) != 0) {
             print_line(stderr, "fsdpgen: bug: ",
                        "candidates %d and %d have the numerics hash %016" PRIx64
                        ", and weights %s and %s after %lld steps; please report it",
-                       o->id, c->id, c->plan.numerics, o->weights, c->weights,
+                       o->id, c->id, c->plan.numerics, o->weights, weights,
                        (long long)t->steps);
             return EXIT_BUG;
         }
@@ -269,6 +270,7 @@ static int run_once(Tune *t, const Picks *picks, Candidate *c)
     const char *const argv[] = {"./trainer", "--data",         t->data, "--steps",
                                 steps,       "--log",          log,     "--local",
                                 "--quiet",   "--weights-hash", NULL};
+    const char *weights;
     double seconds;
     int code;
 
@@ -285,14 +287,15 @@ static int run_once(Tune *t, const Picks *picks, Candidate *c)
         return EXIT_DONE;
     }
     seconds = step_seconds(t, log);
-    c->weights = weights_of(t, out);
-    if (seconds <= 0 || !c->weights) {
+    weights = weights_of(t, out);
+    if (seconds <= 0 || !weights) {
         c->failed = "its log has no steps";
         return EXIT_DONE;
     }
     *gen_push(t->g, &c->step_seconds) = seconds;
     tune_settle(t, c);
-    code = compare_weights(t, picks, c);
+    code = compare_weights(t, picks, c, weights);
+    c->weights = weights;
     return code == EXIT_DONE && t->wisdom ? tune_wisdom_add(t, c, seconds) : code;
 }
 
@@ -371,12 +374,12 @@ static int all_turns(Tune *t, const Picks *picks)
 int tune_measure(Tune *t)
 {
     Picks picks = {0};
-    int code = t->wisdom ? tune_wisdom_read(t) : EXIT_DONE;
+    int code = make_work(t);
 
     if (code == EXIT_DONE)
-        code = make_work(t);
-    if (code == EXIT_DONE)
         code = make_data(t);
+    if (code == EXIT_DONE && t->wisdom)
+        code = tune_wisdom_read(t); /* knows the data */
     if (code == EXIT_DONE) {
         tune_signals();
         pick(t, &picks);
