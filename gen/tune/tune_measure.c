@@ -26,6 +26,7 @@
 enum {
     FIRST_ROUNDS = 5,
     MAX_ROUNDS = 20,
+    BUILD_MINUTES = 60,
     MAX_LOG_BYTES = 16 << 20,
     MAX_TOKENS = 16 << 20
 };
@@ -173,21 +174,24 @@ static const char *folder_of(const Tune *t, const Candidate *c)
     return gen_printf(t->g, "%s/%016" PRIx64, t->work, c->plan.resolved);
 }
 
-static int build(Tune *t, Candidate *c)
+static void build(Tune *t, Candidate *c)
 {
     const char *folder = folder_of(t, c);
     const char *log = gen_printf(t->g, "%s.build", folder);
     const char *const argv[] = {"make", "-j", NULL};
     int code = tune_generate(t->g, &c->sets, folder);
 
-    if (code != EXIT_DONE)
-        return code;
-    code = tune_run(t, argv, folder, log, 3600);
+    if (code != EXIT_DONE) {
+        c->failed = gen_printf(t->g, "generate ended with %d", code);
+        return;
+    }
+    code = tune_run(t, argv, folder, log, BUILD_MINUTES * 60);
     tune_live_clear(t);
     if (code > 0)
         c->failed = gen_printf(t->g, "make failed: %s", last_line(t->g, log));
+    else if (code < 0 && !tune_signalled())
+        c->failed = gen_printf(t->g, "make took over %d minutes", BUILD_MINUTES);
     c->built = code == 0;
-    return EXIT_DONE;
 }
 
 static int by_value(const void *pa, const void *pb)
@@ -314,29 +318,27 @@ static void pick(Tune *t, Picks *picks)
         *gen_push(t->g, picks) = own;
 }
 
-static int build_all(Tune *t, const Picks *picks, int rounds)
+static void build_all(Tune *t, const Picks *picks, int rounds)
 {
-    int code = EXIT_DONE;
-
-    for (int i = 0; i < picks->count && code == EXIT_DONE && !tune_signalled(); i++) {
+    for (int i = 0; i < picks->count && !tune_signalled(); i++) {
         Candidate *c = picks->items[i];
 
         if (c->built || c->failed || c->step_seconds.count >= rounds)
             continue;
         tune_live_now(t, c, "building", i + 1);
-        code = build(t, c);
-        if (code == EXIT_DONE && (c->built || c->failed))
+        build(t, c);
+        if (c->built || c->failed)
             tune_live_done(t, c);
     }
-    return code;
 }
 
 /* Builds those of `some` that lack runs, and runs them up to that many rounds, until
  * `end`. */
 static int turns(Tune *t, const Picks *picks, const Picks *some, int rounds, int64_t end)
 {
-    int code = build_all(t, some, rounds);
+    int code = EXIT_DONE;
 
+    build_all(t, some, rounds);
     for (int round = 0; round < rounds && code == EXIT_DONE; round++) {
         for (int k = 0; k < some->count && code == EXIT_DONE; k++) {
             Candidate *c = some->items[(k + round) % some->count];
@@ -384,7 +386,7 @@ int tune_measure(Tune *t)
         tune_signals();
         pick(t, &picks);
         tune_live_begin(t, picks.items, picks.count, picks.count * FIRST_ROUNDS);
-        code = all_turns(t, &picks);
+        t->broke = all_turns(t, &picks);
         t->stopped = tune_signalled();
     }
     tune_live_clear(t);

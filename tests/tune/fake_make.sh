@@ -6,7 +6,11 @@
 # strategy whose runs take a tenth more where the pattern slow_runs, over and over, has a 1; wrong, if that is
 # there: the name of a strategy whose weights differ; fickle: one whose weights differ from its third run on; broken: one that fails; tired: one that fails after
 # three runs; slow: one that never ends;
-# calls: a line for each run.
+# slow_build: one whose
+# build never ends; calls: a line for each run.
+if [ -e "$FAKE_DIR/slow_build" ] && grep -q "\"$(cat "$FAKE_DIR/slow_build")\"" description.lua; then
+    exec tail -f /dev/null
+fi
 [ ! -e "$FAKE_DIR/no_build" ] || { printf 'no such compiler\33[2J\n'; exit 2; }
 cat >trainer <<'TRAINER'
 #!/bin/sh

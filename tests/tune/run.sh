@@ -74,6 +74,10 @@ plans() {
         --plan-only >"$WORK/b"
     check "twice the same text" cmp "$WORK/a" "$WORK/b"
     tune "$llama" seq=16,32 micro_batch=1,2 --allow-numerics --plan-only --json >"$WORK/numerics.json"
+    tune "$llama" target.jit=true,false --target cuda --plan-only --json >"$WORK/jit.json"
+    check "a field of the target that no instruction shows" test "$(field ranked "$WORK/jit.json" | grep -o "'id'" | wc -l)" = 2
+    tune "$llama" target.arch=native,x86-64-v3 --plan-only --json >"$WORK/arch.json"
+    check "nor its arch" test "$(field ranked "$WORK/arch.json" | grep -o "'id'" | wc -l)" = 2
     check "other numerics, when asked for" test "$(field ranked "$WORK/numerics.json" | grep -o "'id'" | wc -l)" -ge 4
 }
 
@@ -334,6 +338,28 @@ failures() {
     check 'a candidate that disagrees with itself' test $? = 70
     check 'is a bug, too' grep -q 'bug: candidates 0 and 0 .* weights 1*1 and 4*4' "$WORK/fake.err"
     rm "$WORK/fake/fickle"
+    # 60 minutes pass at once
+    echo 'int nanosleep(const void *a, void *b) { (void)a; (void)b; return 0; }' >"$WORK/hurry.c"
+    ${CC:-cc} -shared -fPIC -fno-builtin -o "$WORK/hurry.so" "$WORK/hurry.c"
+    echo shard_grad_op >"$WORK/fake/slow_build"
+    rm -rf "$WORK/work"
+    LD_PRELOAD=$WORK/hurry.so fake 'a build without an end' 0 --measure 6
+    check 'is named' grep -q 'could not be measured: make took over 60 minutes' "$WORK/fake.out"
+    rm "$WORK/fake/slow_build"
+    # a folder of another description is in the way of one trainer
+    rm -rf "$WORK/work"
+    fake 'six trainers' 0 --measure 6
+    local one=$(cd "$WORK/work" && grep -l '"no_shard"' */description.lua | head -n 1)
+    one=$WORK/work/${one%/*}
+    rm -rf "$one" && mkdir "$one" && echo mine >"$one/trainer.c" && echo mine >"$one/Makefile"
+    fake 'one cannot be generated' 0 --measure 6
+    check 'is named' grep -q 'could not be measured: generate ended with 1' "$WORK/fake.out"
+    check 'the best of the others' grep -q '^best, measured here: ' "$WORK/fake.out"
+    rm -rf "$WORK/work"
+    fake 'wisdom that cannot be written' 1 --measure 2 --wisdom "$WORK/nowhere/x.wisdom" -o "$WORK/full.lua"
+    check 'is an error' grep -q 'nowhere/x.wisdom: error: cannot be written' "$WORK/fake.err"
+    check 'the table is printed' grep -q '^best, .*: as described' "$WORK/fake.out"
+    check 'and the best one written' test -s "$WORK/full.lua"
     : >"$WORK/fake/no_build"
     fake 'make fails' 0 --measure 1
     check 'is named, too' grep -q 'make failed: no such compiler' "$WORK/fake.out"
