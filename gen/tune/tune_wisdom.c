@@ -125,7 +125,7 @@ static bool is_of_here(Tune *t, const json_t *o)
            !strcmp(text_of(o, "generator"), FSDPGEN_VERSION);
 }
 
-/* The numerics, too: architectures and ops are no fields of the description. */
+/* The numerics, too: architectures and ops do not stand in the description. */
 static void take(Tune *t, const json_t *o)
 {
     const uint64_t resolved = strtoull(text_of(o, "description"), NULL, 16);
@@ -146,7 +146,7 @@ static void take(Tune *t, const json_t *o)
     }
 }
 
-/* Only a head that was cut short: the file begins anew. */
+/* Only a head that was cut short: the file starts again. */
 static bool begin_anew(const Tune *t, const char *text, size_t bytes)
 {
     static const char head[] = "{\"fsdpgen_wisdom\":1,";
@@ -168,7 +168,8 @@ int tune_wisdom_read(Tune *t)
         return complain(t, 0, NULL,
                         gen_printf(t->g, "cannot be read: %s", file_problem(e)));
     if (bytes && !memchr(text, '\n', bytes) && !begin_anew(t, text, bytes))
-        return complain(t, 1, "take another --wisdom FILE", "is no wisdom");
+        return complain(t, 1, "take another --wisdom FILE",
+                        "is not wisdom of fsdpgen tune");
     for (at = text; (end = memchr(at, '\n', bytes - (size_t)(at - text))) != NULL;
          at = end + 1) {
         json_t *o = json_loadb(at, (size_t)(end - at), JSON_REJECT_DUPLICATES, NULL);
