@@ -20,7 +20,7 @@ static bool is_twice(const Tune *t, const Candidate *c)
     for (const Candidate *o = t->all.items; o < c; o++)
         if (!o->left_out && o->plan.program == c->plan.program &&
             o->plan.bytes == c->plan.bytes && o->plan.numerics == c->plan.numerics &&
-            o->plan.seconds == c->plan.seconds)
+            o->plan.seconds == c->plan.seconds && o->plan.target == c->plan.target)
             return true;
     return false;
 }
@@ -240,13 +240,14 @@ static int rank_and_run(Tune *t)
         code = find_changes(t);
     if (code != EXIT_DONE)
         return code;
-    if (t->stopped)
+    if (t->stopped && !t->broke)
         print_line(stderr, "fsdpgen: ", "stopped; what was measured is in %s",
                    t->wisdom ? gen_printf(t->g, "%s: the same command goes on", t->wisdom)
                              : "the table only (--wisdom FILE keeps it)");
-    if (t->g->opt.output && t->ranked.count)
+    if (t->g->opt.output && t->ranked.count && t->broke != EXIT_BUG) {
         code = tune_override_write(t);
-    t->written = t->g->opt.output && code == EXIT_DONE;
+        t->written = code == EXIT_DONE;
+    }
     if (t->g->opt.json)
         tune_print_json(t);
     else
@@ -255,6 +256,8 @@ static int rank_and_run(Tune *t)
         return EXIT_FIT;
     if (t->g->opt.html && code == EXIT_DONE)
         code = tune_page(t);
+    if (t->broke)
+        return t->broke;
     return t->stopped && code == EXIT_DONE ? 128 + t->stopped : code;
 }
 

@@ -24,7 +24,7 @@ typedef struct TunePlan {
     int code;                /* EXIT_DONE: it fits, EXIT_FIT: too large, EXIT_DIAG: refused */
     uint64_t fields;         /* with fields_only: the hash of all resolved fields, 0: an error */
     uint64_t numerics, resolved; /* hashes of the numerics, of all resolved fields */
-    uint64_t program;        /* and of all instructions of a step */
+    uint64_t program, target; /* and of all instructions of a step, of the resolved target */
     int64_t params, bytes, budget_bytes; /* of the model; of a rank */
     double seconds;          /* a step, predicted */
     double usd;              /* an hour of a GPU, by the datasheet of its node; 0: unknown */
@@ -77,6 +77,7 @@ typedef struct Tune {
     bool own_work;           /* ours, and removed at the end */
     const char *data;        /* of the runs */
     const char *wisdom;      /* file, or NULL */
+    int broke;               /* the exit code that ended the runs early; or EXIT_DONE */
     bool written;            /* -o */
     int stopped;             /* by this signal, or 0 */
     TuneLive live;
@@ -97,7 +98,8 @@ int tune_check(Gen *g, const OptionList *sets);
 /* Generates it to that folder. Returns an exit code. */
 int tune_generate(Gen *g, const OptionList *sets, const char *folder);
 
-/* tune_measure.c. Builds and runs the best ones, turn by turn. Returns an exit code. */
+/* tune_measure.c. Builds and runs the best ones, turn by turn. Returns an exit code where it could not
+ * begin. */
 int tune_measure(Tune *t);
 
 /* The median of its runs. */

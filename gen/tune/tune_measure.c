@@ -26,6 +26,7 @@
 enum {
     FIRST_ROUNDS = 5,
     MAX_ROUNDS = 20,
+    BUILD_MINUTES = 60,
     MAX_LOG_BYTES = 16 << 20,
     MAX_TOKENS = 16 << 20
 };
@@ -173,21 +174,24 @@ static const char *folder_of(const Tune *t, const Candidate *c)
     return gen_printf(t->g, "%s/%016" PRIx64, t->work, c->plan.resolved);
 }
 
-static int build(Tune *t, Candidate *c)
+static void build(Tune *t, Candidate *c)
 {
     const char *folder = folder_of(t, c);
     const char *log = gen_printf(t->g, "%s.build", folder);
     const char *const argv[] = {"make", "-j", NULL};
     int code = tune_generate(t->g, &c->sets, folder);
 
-    if (code != EXIT_DONE)
-        return code;
-    code = tune_run(t, argv, folder, log, 3600);
+    if (code != EXIT_DONE) {
+        c->failed = gen_printf(t->g, "generate ended with %d", code);
+        return;
+    }
+    code = tune_run(t, argv, folder, log, BUILD_MINUTES * 60);
     tune_live_clear(t);
     if (code > 0)
         c->failed = gen_printf(t->g, "make failed: %s", last_line(t->g, log));
+    else if (code < 0 && !tune_signalled())
+        c->failed = gen_printf(t->g, "make took over %d minutes", BUILD_MINUTES);
     c->built = code == 0;
-    return EXIT_DONE;
 }
 
 static int by_value(const void *pa, const void *pb)
@@ -241,18 +245,19 @@ static const char *weights_of(Tune *t, const char *log)
     return strncmp(line, "weights ", 8) ? NULL : line + 8;
 }
 
-/* One numerics hash, one result. */
-static int compare_weights(Tune *t, const Picks *picks, const Candidate *c)
+/* One numerics hash, one result: also of a candidate's runs before this one. */
+static int compare_weights(Tune *t, const Picks *picks, const Candidate *c,
+                           const char *weights)
 {
     for (int i = 0; i < picks->count; i++) {
         const Candidate *o = picks->items[i];
 
         if (o->weights && o->plan.numerics == c->plan.numerics &&
-            strcmp(o->weights, c->weights) != 0) {
+            strcmp(o->weights, weights) != 0) {
             print_line(stderr, "fsdpgen: bug: ",
                        "candidates %d and %d have the numerics hash %016" PRIx64
                        ", and weights %s and %s after %lld steps; please report it",
-                       o->id, c->id, c->plan.numerics, o->weights, c->weights,
+                       o->id, c->id, c->plan.numerics, o->weights, weights,
                        (long long)t->steps);
             return EXIT_BUG;
         }
@@ -269,6 +274,7 @@ static int run_once(Tune *t, const Picks *picks, Candidate *c)
     const char *const argv[] = {"./trainer", "--data",         t->data, "--steps",
                                 steps,       "--log",          log,     "--local",
                                 "--quiet",   "--weights-hash", NULL};
+    const char *weights;
     double seconds;
     int code;
 
@@ -285,14 +291,15 @@ static int run_once(Tune *t, const Picks *picks, Candidate *c)
         return EXIT_DONE;
     }
     seconds = step_seconds(t, log);
-    c->weights = weights_of(t, out);
-    if (seconds <= 0 || !c->weights) {
+    weights = weights_of(t, out);
+    if (seconds <= 0 || !weights) {
         c->failed = "its log has no steps";
         return EXIT_DONE;
     }
     *gen_push(t->g, &c->step_seconds) = seconds;
     tune_settle(t, c);
-    code = compare_weights(t, picks, c);
+    code = compare_weights(t, picks, c, weights);
+    c->weights = weights;
     return code == EXIT_DONE && t->wisdom ? tune_wisdom_add(t, c, seconds) : code;
 }
 
@@ -311,29 +318,27 @@ static void pick(Tune *t, Picks *picks)
         *gen_push(t->g, picks) = own;
 }
 
-static int build_all(Tune *t, const Picks *picks, int rounds)
+static void build_all(Tune *t, const Picks *picks, int rounds)
 {
-    int code = EXIT_DONE;
-
-    for (int i = 0; i < picks->count && code == EXIT_DONE && !tune_signalled(); i++) {
+    for (int i = 0; i < picks->count && !tune_signalled(); i++) {
         Candidate *c = picks->items[i];
 
         if (c->built || c->failed || c->step_seconds.count >= rounds)
             continue;
         tune_live_now(t, c, "building", i + 1);
-        code = build(t, c);
-        if (code == EXIT_DONE && (c->built || c->failed))
+        build(t, c);
+        if (c->built || c->failed)
             tune_live_done(t, c);
     }
-    return code;
 }
 
 /* Builds those of `some` that lack runs, and runs them up to that many rounds, until
  * `end`. */
 static int turns(Tune *t, const Picks *picks, const Picks *some, int rounds, int64_t end)
 {
-    int code = build_all(t, some, rounds);
+    int code = EXIT_DONE;
 
+    build_all(t, some, rounds);
     for (int round = 0; round < rounds && code == EXIT_DONE; round++) {
         for (int k = 0; k < some->count && code == EXIT_DONE; k++) {
             Candidate *c = some->items[(k + round) % some->count];
@@ -371,17 +376,17 @@ static int all_turns(Tune *t, const Picks *picks)
 int tune_measure(Tune *t)
 {
     Picks picks = {0};
-    int code = t->wisdom ? tune_wisdom_read(t) : EXIT_DONE;
+    int code = make_work(t);
 
     if (code == EXIT_DONE)
-        code = make_work(t);
-    if (code == EXIT_DONE)
         code = make_data(t);
+    if (code == EXIT_DONE && t->wisdom)
+        code = tune_wisdom_read(t); /* knows the data */
     if (code == EXIT_DONE) {
         tune_signals();
         pick(t, &picks);
         tune_live_begin(t, picks.items, picks.count, picks.count * FIRST_ROUNDS);
-        code = all_turns(t, &picks);
+        t->broke = all_turns(t, &picks);
         t->stopped = tune_signalled();
     }
     tune_live_clear(t);

@@ -48,6 +48,20 @@ static uint64_t hash_text(const char *s)
     return hash_bytes(s, strlen(s));
 }
 
+/* Of the field target in a resolved description: what no instruction shows, like its
+ * arch. */
+static uint64_t target_hash(const char *resolved)
+{
+    const char *at = strstr(resolved, "\n    target = "), *end = at;
+
+    if (!at)
+        return 0;
+    do
+        end = strchr(end + 1, '\n');
+    while (end && (!strncmp(end + 1, "     ", 5) || !strncmp(end + 1, "    }", 5)));
+    return end ? hash_bytes(at, (size_t)(end - at)) : hash_text(at);
+}
+
 static void fill(Gen *g, TunePlan *p)
 {
     const Model *m = &g->model;
@@ -56,6 +70,7 @@ static void fill(Gen *g, TunePlan *p)
     p->numerics = g->numerics_hash;
     p->resolved = hash_text(m->resolved_lua);
     p->program = program_hash(g);
+    p->target = target_hash(m->resolved_lua);
     p->params = plan_params(g);
     p->bytes = b.total;
     p->budget_bytes = m->budget_bytes;

@@ -3,14 +3,22 @@
  * file of JSON lines: the first says which machine and generator, each other is one run
  * of one candidate, found again by the hash of all its resolved fields. A line is on the
  * disk before the next run begins; a line that was cut short is skipped. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
 #include "tune/tune.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <jansson.h>
+#ifdef __linux__
+#include <sched.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MAX_WISDOM_BYTES = 16 << 20 };
@@ -21,29 +29,86 @@ static int complain(Tune *t, int line, const char *help, const char *text)
     return diag_finish(t->g);
 }
 
+/* What the first line "KEY : VALUE" of a file says; "unknown": there is none. */
+static const char *value_in(Gen *g, const char *path, const char *key)
+{
+    FILE *f = fopen(path, "r");
+    char line[256];
+    const char *value = "unknown";
+
+    while (f && fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+
+        if (strncmp(line, key, strlen(key)) != 0 || !colon)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        colon++;
+        value = gen_strdup(g, colon + strspn(colon, " \t"));
+        break;
+    }
+    if (f)
+        fclose(f);
+    return value;
+}
+
+/* Those that this process may use. */
+static long cores(void)
+{
+#ifdef __linux__
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+#endif
+    return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* ", NVIDIA H100 80GB HBM3 x8" for each kind of GPU; "": none. */
+static const char *gpus(Gen *g)
+{
+    glob_t found;
+    Text t = {.g = g};
+    const char *last = NULL;
+    int n = 0;
+
+    text_printf(&t, "%s", "");
+    if (glob("/proc/driver/nvidia/gpus/*/information", 0, NULL, &found) != 0)
+        return "";
+    for (size_t i = 0; i <= found.gl_pathc; i++) {
+        const char *name =
+            i < found.gl_pathc ? value_in(g, found.gl_pathv[i], "Model") : NULL;
+
+        if (last && (!name || strcmp(last, name) != 0)) {
+            text_printf(&t, ", %s x%d", last, n);
+            n = 0;
+        }
+        last = name;
+        n++;
+    }
+    globfree(&found);
+    return t.s;
+}
+
 /* "2 cores, AMD EPYC": seconds of others say nothing here. */
 static const char *machine(Gen *g)
 {
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    char line[256];
-    const char *name = "unknown";
+    const char *threads = getenv("OMP_NUM_THREADS");
 
-    while (f && fgets(line, sizeof line, f))
-        if (!strncmp(line, "model name", 10) && strchr(line, ':')) {
-            line[strcspn(line, "\n")] = '\0';
-            name = gen_strdup(g, strchr(line, ':') + 2);
-            break;
-        }
-    if (f)
-        fclose(f);
-    return gen_printf(g, "%ld cores, %s", sysconf(_SC_NPROCESSORS_ONLN), name);
+    return gen_printf(g, "%ld cores, %s%s%s%s", cores(),
+                      value_in(g, "/proc/cpuinfo", "model name"), gpus(g),
+                      threads ? ", OMP_NUM_THREADS=" : "", threads ? threads : "");
 }
 
+/* Weights depend on the data: those of ours by its name, a user's file may change. */
 static const char *data_name(const Tune *t)
 {
-    const char *slash = strrchr(t->data, '/');
+    const char *slash = strrchr(t->data, '/'), *name = slash ? slash + 1 : t->data;
+    struct stat st;
 
-    return slash ? slash + 1 : t->data;
+    if (!t->g->opt.data || stat(t->data, &st) != 0)
+        return name;
+    return gen_printf(t->g, "%s, %lld bytes, %lld.%09ld", name, (long long)st.st_size,
+                      (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
 }
 
 static const char *text_of(const json_t *o, const char *key)
@@ -60,9 +125,11 @@ static bool is_of_here(Tune *t, const json_t *o)
            !strcmp(text_of(o, "generator"), FSDPGEN_VERSION);
 }
 
+/* The numerics, too: architectures and ops do not stand in the description. */
 static void take(Tune *t, const json_t *o)
 {
     const uint64_t resolved = strtoull(text_of(o, "description"), NULL, 16);
+    const uint64_t numerics = strtoull(text_of(o, "numerics"), NULL, 16);
     const double seconds = json_number_value(json_object_get(o, "step_seconds"));
 
     if (json_integer_value(json_object_get(o, "steps")) != t->steps || !(seconds > 0))
@@ -70,11 +137,22 @@ static void take(Tune *t, const json_t *o)
     for (int i = 0; i < t->ranked.count; i++) {
         Candidate *c = t->ranked.items[i];
 
-        if (c->plan.resolved != resolved)
+        if (c->plan.resolved != resolved || c->plan.numerics != numerics)
             continue;
+        if (!strcmp(text_of(o, "data"), data_name(t)) && *text_of(o, "weights"))
+            c->weights = gen_strdup(t->g, text_of(o, "weights"));
         *gen_push(t->g, &c->step_seconds) = seconds;
         tune_settle(t, c);
     }
+}
+
+/* Only a head that was cut short: the file starts again. */
+static bool begin_anew(const Tune *t, const char *text, size_t bytes)
+{
+    static const char head[] = "{\"fsdpgen_wisdom\":1,";
+    const size_t n = bytes < sizeof head - 1 ? bytes : sizeof head - 1;
+
+    return !memcmp(text, head, n) && truncate(t->wisdom, 0) == 0;
 }
 
 int tune_wisdom_read(Tune *t)
@@ -89,6 +167,9 @@ int tune_wisdom_read(Tune *t)
     if (e)
         return complain(t, 0, NULL,
                         gen_printf(t->g, "cannot be read: %s", file_problem(e)));
+    if (bytes && !memchr(text, '\n', bytes) && !begin_anew(t, text, bytes))
+        return complain(t, 1, "take another --wisdom FILE",
+                        "is not wisdom of fsdpgen tune");
     for (at = text; (end = memchr(at, '\n', bytes - (size_t)(at - text))) != NULL;
          at = end + 1) {
         json_t *o = json_loadb(at, (size_t)(end - at), JSON_REJECT_DUPLICATES, NULL);

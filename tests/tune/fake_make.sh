@@ -4,9 +4,13 @@
 # of its description, so that the fastest one is known; its weights are those of a file.
 # FAKE_DIR: seed, if that is there: its number and the description determine the time; shaky: the name of a
 # strategy whose runs take a tenth more where the pattern slow_runs, over and over, has a 1; wrong, if that is
-# there: the name of a strategy whose weights differ; broken: one that fails; tired: one that fails after
+# there: the name of a strategy whose weights differ; fickle: one whose weights differ from its third run on; broken: one that fails; tired: one that fails after
 # three runs; slow: one that never ends;
-# calls: a line for each run.
+# slow_build: one whose
+# build never ends; calls: a line for each run.
+if [ -e "$FAKE_DIR/slow_build" ] && grep -q "\"$(cat "$FAKE_DIR/slow_build")\"" description.lua; then
+    exec tail -f /dev/null
+fi
 [ ! -e "$FAKE_DIR/no_build" ] || { printf 'no such compiler\33[2J\n'; exit 2; }
 cat >trainer <<'TRAINER'
 #!/bin/sh
@@ -40,6 +44,10 @@ fi
 for step in $(seq "$steps"); do
     echo "{\"step\": $step, \"step_seconds\": ${time:-9}}" >>"$log"
 done
+if is fickle; then
+    echo >>fickle_runs
+    [ "$(wc -l <fickle_runs)" -lt 3 ] || { echo weights 4444444444444444; exit; }
+fi
 if is wrong; then echo weights 2222222222222222; else echo weights 1111111111111111; fi
 TRAINER
 chmod +x trainer

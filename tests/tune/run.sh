@@ -74,6 +74,10 @@ plans() {
         --plan-only >"$WORK/b"
     check "twice the same text" cmp "$WORK/a" "$WORK/b"
     tune "$llama" seq=16,32 micro_batch=1,2 --allow-numerics --plan-only --json >"$WORK/numerics.json"
+    tune "$llama" target.jit=true,false --target cuda --plan-only --json >"$WORK/jit.json"
+    check "a field of the target that no instruction shows" test "$(field ranked "$WORK/jit.json" | grep -o "'id'" | wc -l)" = 2
+    tune "$llama" target.arch=native,x86-64-v3 --plan-only --json >"$WORK/arch.json"
+    check "nor its arch" test "$(field ranked "$WORK/arch.json" | grep -o "'id'" | wc -l)" = 2
     check "other numerics, when asked for" test "$(field ranked "$WORK/numerics.json" | grep -o "'id'" | wc -l)" -ge 4
 }
 
@@ -226,8 +230,8 @@ fake() {
     shift 2
     export FAKE_DIR=$WORK/fake
     : >"$FAKE_DIR/calls"
-    PATH=$WORK/bin:$PATH timeout 120 "$FSDPGEN" tune "$llama" $axes --set mesh.shard=2 --work "$WORK/work" "$@" \
-        >"$WORK/fake.out" 2>"$WORK/fake.err"
+    PATH=$WORK/bin:$PATH timeout 120 "$FSDPGEN" tune "${model:-$llama}" $axes --set mesh.shard=2 --work "$WORK/work" \
+        "$@" >"$WORK/fake.out" 2>"$WORK/fake.err"
     local got=$?
     check "$name: exit code $got" test $got = "$code"
 }
@@ -327,6 +331,35 @@ failures() {
     fake 'other weights' 70 --measure 6
     check 'are a bug, with both hashes' grep -q 'bug: candidates .* numerics hash .* weights 1*2* and' "$WORK/fake.err"
     rm "$WORK/fake/wrong"
+    echo full_shard >"$WORK/fake/fickle"
+    rm -rf "$WORK/work"
+    PATH=$WORK/bin:$PATH FAKE_DIR=$WORK/fake timeout 120 "$FSDPGEN" tune "$llama" strategy=full_shard recompute=none --set mesh.shard=2 --measure 1 \
+        --work "$WORK/work" >"$WORK/fake.out" 2>"$WORK/fake.err"
+    check 'a candidate that disagrees with itself' test $? = 70
+    check 'is a bug, too' grep -q 'bug: candidates 0 and 0 .* weights 1*1 and 4*4' "$WORK/fake.err"
+    rm "$WORK/fake/fickle"
+    # 60 minutes pass at once
+    echo 'int nanosleep(const void *a, void *b) { (void)a; (void)b; return 0; }' >"$WORK/hurry.c"
+    ${CC:-cc} -shared -fPIC -fno-builtin -o "$WORK/hurry.so" "$WORK/hurry.c"
+    echo shard_grad_op >"$WORK/fake/slow_build"
+    rm -rf "$WORK/work"
+    LD_PRELOAD=$WORK/hurry.so fake 'a build without an end' 0 --measure 6
+    check 'is named' grep -q 'could not be measured: make took over 60 minutes' "$WORK/fake.out"
+    rm "$WORK/fake/slow_build"
+    # a folder of another description is in the way of one trainer
+    rm -rf "$WORK/work"
+    fake 'six trainers' 0 --measure 6
+    local one=$(cd "$WORK/work" && grep -l '"no_shard"' */description.lua | head -n 1)
+    one=$WORK/work/${one%/*}
+    rm -rf "$one" && mkdir "$one" && echo mine >"$one/trainer.c" && echo mine >"$one/Makefile"
+    fake 'one cannot be generated' 0 --measure 6
+    check 'is named' grep -q 'could not be measured: generate ended with 1' "$WORK/fake.out"
+    check 'the best of the others' grep -q '^best, measured here: ' "$WORK/fake.out"
+    rm -rf "$WORK/work"
+    fake 'wisdom that cannot be written' 1 --measure 2 --wisdom "$WORK/nowhere/x.wisdom" -o "$WORK/full.lua"
+    check 'is an error' grep -q 'nowhere/x.wisdom: error: cannot be written' "$WORK/fake.err"
+    check 'the table is printed' grep -q '^best, .*: as described' "$WORK/fake.out"
+    check 'and the best one written' test -s "$WORK/full.lua"
     : >"$WORK/fake/no_build"
     fake 'make fails' 0 --measure 1
     check 'is named, too' grep -q 'make failed: no such compiler' "$WORK/fake.out"
@@ -352,6 +385,28 @@ wisdom() {
     sed 's/"machine":"/&another /' "$file" >"$file.other"
     fake 'of another machine' 1 --measure 3 --wisdom "$file.other"
     check 'is refused' grep -q 'other:1:1: error: is of another machine or generator' "$WORK/fake.err"
+    OMP_NUM_THREADS=77 fake 'with other threads' 1 --measure 3 --wisdom "$file"
+    if command -v taskset >/dev/null 2>&1 && [ "$(nproc)" -gt 1 ]; then
+        taskset -cp "$(taskset -cp $BASHPID | sed 's/.*: //; s/[-,].*//')" $BASHPID >"$WORK/cores"
+        fake 'on fewer cores' 1 --measure 3 --wisdom "$file"
+        taskset -cp "$(sed -n '1s/.*: //p' "$WORK/cores")" $BASHPID >/dev/null
+    fi
+    head -c 12 "$file" >"$file.head"
+    fake 'a head cut short' 0 --measure 3 --wisdom "$file.head"
+    fake 'and again' 0 --measure 3 --wisdom "$file.head"
+    check 'what was measured then is known' test "$(calls)" = 0
+    printf 'no wisdom' >"$file.none"
+    fake 'a line without an end' 1 --measure 3 --wisdom "$file.none"
+    check 'stays' test "$(cat "$file.none")" = 'no wisdom'
+    head -n 3 "$file" | sed 's/"weights":"1/&2/' >"$file.weights"
+    fake 'other weights in the file' 70 --measure 3 --wisdom "$file.weights"
+    # an architecture is no field of the description
+    mkdir -p "$WORK/edit/arch" && cp "$llama" "$WORK/edit" && cp "$ROOT/models/arch/llama.lua" "$WORK/edit/arch"
+    rm -f "$WORK/edit.wisdom"
+    model=$WORK/edit/tiny_llama.lua fake 'an architecture' 0 --measure 1 --wisdom "$WORK/edit.wisdom"
+    sed -i 's/local residual_std = m.init_std$/& * 2/' "$WORK/edit/arch/llama.lua"
+    model=$WORK/edit/tiny_llama.lua fake 'edited' 0 --measure 1 --wisdom "$WORK/edit.wisdom" --work "$WORK/edited"
+    check 'all is run again' test "$(calls)" = 10
     echo 'no wisdom' >"$file.none"
     fake 'no wisdom' 1 --measure 3 --wisdom "$file.none"
     check 'and is as it was' test "$(cat "$file.none")" = 'no wisdom'
