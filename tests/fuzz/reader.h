@@ -7,3 +7,9 @@
 
 #include "cases.h"
 
+const char *rt_limits_map_error(const char *root, int reason)
+{
+    (void)root;
+    return strerror(reason);
+}
+
