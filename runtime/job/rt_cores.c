@@ -46,8 +46,16 @@ static int by_place(const void *a, const void *b)
     return x->cpu - y->cpu;
 }
 
+static bool openmp_binds(void)
+{
+    const char *bind = getenv("OMP_PROC_BIND");
+    return getenv("OMP_PLACES") != NULL || getenv("GOMP_CPU_AFFINITY") != NULL ||
+           (bind != NULL && strcmp(bind, "false") != 0);
+}
+
 /* If OpenMP binds threads, it has bound the first one to one place before main; its
- * places together are what this process had. */
+ * places together are what this process had. Otherwise it is not asked, because LLVM's
+ * would start its threads here, before ranks are forked. */
 static void add_places(cpu_set_t *set)
 {
 #ifdef _OPENMP
@@ -72,7 +80,8 @@ void rt_cores_find(RtCores *c)
     CPU_ZERO(&set);
     c->n_cpus = 0;
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
-        add_places(&set);
+        if (openmp_binds())
+            add_places(&set);
         for (int cpu = 0; cpu < CPU_SETSIZE && c->n_cpus < MAX_CPUS; cpu++) {
             if (CPU_ISSET(cpu, &set)) {
                 place[c->n_cpus++] = (Place){topology(cpu, "physical_package_id"),
@@ -137,13 +146,6 @@ void rt_cores_short_turns(void)
         attr.runtime_ns = TURN_NS;
         syscall(SYS_sched_setattr, 0, &attr, 0);
     }
-}
-
-static bool openmp_binds(void)
-{
-    const char *bind = getenv("OMP_PROC_BIND");
-    return getenv("OMP_PLACES") != NULL || getenv("GOMP_CPU_AFFINITY") != NULL ||
-           (bind != NULL && strcmp(bind, "false") != 0);
 }
 
 /* If the loader was started with this program as its argument, exec would start the
