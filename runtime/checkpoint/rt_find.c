@@ -277,11 +277,12 @@ static void find_sound(Search *s, Kind kind)
         rt_refuse(rt, "%s: the folder's name is too long", s->flag);
     st->checkpoint = rt_checkpoint_open(rt, s->dir);
     snprintf(s->folder, sizeof s->folder, "%s", s->dir);
+    s->looks = kind == OF_A_RUN ? 0 : MOST_LOOKS; /* for one step, there is no other */
     if (kind == OF_A_RUN)
         find_step(s);
     else if (st->flags.best)
         rt_refuse(rt, "--best: %s is one step's folder: name the run's", s->dir);
-    else if (s->looks = MOST_LOOKS, !is_sound(s)) /* there is no other one */
+    else if (!is_sound(s))
         rt_refuse(rt, "%s %s: it is not intact; `trainer verify` says what is damaged",
                   s->flag, s->dir);
     close_checkpoint(st->checkpoint);
