@@ -85,6 +85,7 @@ struct Gen {
         double seconds;
         int64_t bytes; /* of a rank */
     } parts_price; /* what more parts than ranks cost a step; of `plan` alone */
+    int64_t needed_parts[N_PARTS_AXES]; /* check.c: that ranks would share; 0: it has them */
     uint64_t numerics_hash;
     const char *numerics_lines; /* the parts of the hash, for people (graph/canon.c) */
 };

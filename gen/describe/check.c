@@ -206,10 +206,33 @@ static const char *one_machine(Gen *g, int64_t world, int64_t shard, int64_t mos
                             (long long)most);
 }
 
+/* Ranks fill whole nodes. Those along tensor exchange values in every layer, with nothing
+ * to hide it behind, so a node has all of a group. */
+static void check_node(Check *c, int64_t world, int64_t tensor)
+{
+    int64_t node;
+
+    if (!value_int(c, "mesh.node", &node))
+        return;
+    if (world % node)
+        COMPLAIN(c, "mesh.node",
+                 gen_printf(c->g, "use a divisor of %lld", (long long)world),
+                 "mesh.node: %lld ranks do not make whole nodes of %lld",
+                 (long long)world, (long long)node);
+    else if (tensor > node)
+        COMPLAIN(c, "mesh.tensor",
+                 gen_printf(c->g,
+                            "use tensor = %lld, and mesh.context or mesh.shard for ranks "
+                            "of other nodes",
+                            (long long)node),
+                 "mesh.tensor: %lld ranks do not fit in a node of %lld (mesh.node)",
+                 (long long)tensor, (long long)node);
+}
+
 static void check_mesh(Check *c, bool batches_good)
 {
     Gen *g = c->g;
-    int64_t replicate, shard, context, tensor, world, node;
+    int64_t replicate, shard, context, tensor, world;
     const Target *target;
 
     if (!value_int(c, "mesh.replicate", &replicate) ||
@@ -232,10 +255,7 @@ static void check_mesh(Check *c, bool batches_good)
                             STARTED_RANKS, MAX_RANKS),
                  "mesh: %lld ranks can be planned, but a trainer starts at most %d",
                  (long long)world, STARTED_RANKS);
-    if (value_int(c, "mesh.node", &node) && world % node)
-        COMPLAIN(c, "mesh.node", gen_printf(g, "use a divisor of %lld", (long long)world),
-                 "mesh.node: %lld ranks do not make whole nodes of %lld",
-                 (long long)world, (long long)node);
+    check_node(c, world, tensor);
     if (strategy_named(value_str(c, "strategy")) != N_STRATEGIES) {
         check_strategy(c, replicate, shard);
         check_reshard(c, shard);
@@ -252,28 +272,34 @@ static void check_mesh(Check *c, bool batches_good)
 }
 
 /* Ranks along an axis share its parts, each an equal number of them. */
-static void check_axis_parts(Check *c, const char *axis, const char *other)
+static void check_axis_parts(Check *c, PartsAxis axis)
 {
-    const char *parts_of = gen_printf(c->g, "parts.%s", axis);
-    const char *ranks_of = gen_printf(c->g, "mesh.%s", axis);
+    const char *name = axis_name(parts_mesh(axis));
+    const char *other =
+        axis_name(parts_mesh(axis == PARTS_TENSOR ? PARTS_CONTEXT : PARTS_TENSOR));
+    const char *parts_of = gen_printf(c->g, "parts.%s", name);
+    const char *ranks_of = gen_printf(c->g, "mesh.%s", name), *help;
     int64_t parts, ranks, others = 1;
 
     if (!value_int(c, parts_of, &parts) || !value_int(c, ranks_of, &ranks) ||
         parts % ranks == 0)
         return;
     value_int(c, gen_printf(c->g, "parts.%s", other), &others);
-    COMPLAIN(c, ranks_of,
-             parts == 1 && others > 1
-                 ? gen_printf(c->g,
-                              "leave it out: ranks along mesh.%s share the parts, "
-                              "which are those of parts.%s",
-                              other, other)
-                 : gen_printf(c->g,
-                              "write parts = { %s = %lld }: it changes rounding and the "
-                              "numerics hash; the number of ranks does not",
-                              axis, (long long)ranks),
-             "%s: %lld ranks do not share %lld part%s (%s) equally", ranks_of,
-             (long long)ranks, (long long)parts, parts > 1 ? "s" : "", parts_of);
+    if (parts == 1 && others > 1) {
+        help = gen_printf(c->g,
+                          "leave it out: ranks along mesh.%s share the parts, which are "
+                          "those of parts.%s",
+                          other, other);
+    } else {
+        c->g->needed_parts[axis] = ranks;
+        help = gen_printf(c->g,
+                          "write parts = { %s = %lld }: it changes rounding and the "
+                          "numerics hash; the number of ranks does not",
+                          name, (long long)ranks);
+    }
+    COMPLAIN(c, ranks_of, help, "%s: %lld ranks do not share %lld part%s (%s) equally",
+             ranks_of, (long long)ranks, (long long)parts, parts > 1 ? "s" : "",
+             parts_of);
 }
 
 /* Of both axes together: RT_MAX_PARTS of runtime/rt.h. */
@@ -297,8 +323,8 @@ static void check_parts(Check *c)
 {
     int64_t context, tensor;
 
-    check_axis_parts(c, "tensor", "context");
-    check_axis_parts(c, "context", "tensor");
+    check_axis_parts(c, PARTS_TENSOR);
+    check_axis_parts(c, PARTS_CONTEXT);
     check_summands(c);
     if (value_int(c, "parts.context", &context) &&
         value_int(c, "parts.tensor", &tensor) && context * tensor > MOST_PARTS)

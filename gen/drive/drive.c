@@ -8,6 +8,7 @@
  * cost is recorded, and the plan is dropped. The number of plans is bounded (search.c)
  * and does not depend on the machine, so the result is the same everywhere. */
 #include "drive/drive.h"
+#include "base/show.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -171,6 +172,33 @@ static void price_parts(Gen *g)
     g->parts_price.fewer = fewer.s;
     g->parts_price.seconds = g->prog.step_seconds - cost.seconds;
     g->parts_price.bytes = policy_cost(g).bytes - cost.bytes;
+}
+
+/* After an error, that ranks have no parts to share: what a step costs with them. */
+static void price_needed_parts(Gen *g)
+{
+    Text parts = {.g = g};
+    const char *mesh = NULL;
+    int errors = 0;
+    Gen own;
+    Cost cost;
+
+    for (int a = 0; a < N_PARTS_AXES; a++) {
+        if (g->needed_parts[a] == 0)
+            continue;
+        text_printf(&parts, "%sparts.%s = %lld", errors++ ? ", " : "",
+                    axis_name(parts_mesh(a)), (long long)g->needed_parts[a]);
+        mesh = mesh ? mesh : gen_printf(g, "mesh.%s", axis_name(parts_mesh(a)));
+    }
+    if (!mesh || diag_errors(g) != errors || g->base.silent)
+        return;
+    own = gen_with(g, parts.s);
+    if (drive_passes(&own, "load", "simulate") != EXIT_DONE)
+        return;
+    cost = policy_cost(&own);
+    diag_add(g, DIAG_NOTE, model_pos(g, mesh), NULL,
+             "with %s a step takes about %s, and a rank needs %s (%s)", parts.s,
+             show_seconds(g, cost.seconds), show_bytes(g, cost.bytes), cost_source(&own));
 }
 
 /* May parts along the axis save memory? Those of heads and features only where the
@@ -364,6 +392,8 @@ static int run_pass(Gen *g, const Pass *p)
     int code;
 
     p->run(g);
+    if (!strcmp(p->name, "check"))
+        price_needed_parts(g);
     code = diag_finish(g);
     if (code == EXIT_DONE) {
         verify_after(g, p->name);

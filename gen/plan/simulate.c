@@ -5,10 +5,12 @@
  * In: instructions and waits (schedule). Out: step_seconds. Breaks: nothing.
  *
  * All ranks are assumed to be equal, so a collective starts everywhere at once. Time is
- * in integer picoseconds: the same figure on every machine. Kernels beside a collective
- * are slower: a first pass says which they are, a second one stretches them by the time
- * that they spent beside one in the first. How much slower: Rates.contention, or beside a
- * sum that is limited to some multiprocessors (unroll_ctas.c), as they lack those.
+ * in integer picoseconds: the same figure on every machine. Time in which a rank runs no
+ * kernel counts for the axis of what it waits for, and the time of a meet for its axis.
+ * Kernels beside a collective are slower: a first pass says which they are, a second one
+ * stretches them by the time that they spent beside one in the first. How much slower:
+ * Rates.contention, or beside a sum that is limited to some multiprocessors
+ * (unroll_ctas.c), as they lack those.
  *
  * The rates should be right within a small factor. The figure serves to compare
  * schedules, and to set deadlines after which a stalled rank is given up (the runtime
@@ -26,7 +28,25 @@ typedef struct Timing {
     const int64_t *ps;
     int64_t *start, *end;
     int64_t stream[N_STREAMS];
+    Exposed exposed;
 } Timing;
+
+static Exposed exposed_sum(Exposed a, int64_t n, Exposed b)
+{
+    for (int axis = 0; axis < N_AXES; axis++)
+        a.ps[axis] = cost_sum(a.ps[axis], cost_times(n, b.ps[axis]));
+    return a;
+}
+
+/* Along the first axis that the group has. */
+static void expose(Timing *r, RankBits group, int64_t ps)
+{
+    int axis = 0;
+
+    while (axis < N_AXES - 1 && !(group & r->g->model.mesh.axis[axis].bits))
+        axis++;
+    r->exposed.ps[axis] = cost_sum(r->exposed.ps[axis], ps);
+}
 
 /* When the instruction may start: its stream is free, and what it waits for is complete.
  */
@@ -40,10 +60,35 @@ static int64_t ready(const Timing *r, const Instr *i, StreamId own)
     return t;
 }
 
+/* The kernels have waited until the instruction starts: for what it waits for longest. */
+static void expose_gap(Timing *r, const Instr *i)
+{
+    const Instr *late = NULL;
+
+    for (int w = 0; w < i->n_waits; w++)
+        if (i->waits[w] >= r->from && (!late || r->end[i->waits[w]] > r->end[late->id]))
+            late = &r->g->prog.ins.items[i->waits[w]];
+    if (late && r->start[i->id] > r->stream[STREAM_COMPUTE])
+        expose(r, late->group, r->start[i->id] - r->stream[STREAM_COMPUTE]);
+}
+
 static void run_one(Timing *r, const Instr *i, StreamId own)
 {
     r->start[i->id] = ready(r, i, own);
+    if (own == STREAM_COMPUTE)
+        expose_gap(r, i);
+    if (own == STREAM_COMPUTE && i->group && i->kind != INS_SPAN)
+        expose(r, i->group, r->ps[i->id]);
     r->end[i->id] = r->stream[own] = cost_sum(r->start[i->id], r->ps[i->id]);
+}
+
+/* Its meets, which kernels do where ranks read each other's memory. */
+static void expose_meets(Timing *r, const Span *s)
+{
+    for (int k = 0; k < s->n_nodes; k++)
+        if (plan_met_bytes(r->g, s->nodes[k]) > 0)
+            expose(r, parts_group(&r->g->model, s->nodes[k]->along),
+                   cost_meet(r->g, s->nodes[k]));
 }
 
 static bool is_held(const Program *p, const Instr *i)
@@ -81,13 +126,17 @@ static void run_meeting(Timing *r, const Instr *i)
     int64_t t = ready(r, i, STREAM_COMPUTE);
 
     r->start[i->id] = t;
+    expose_gap(r, i);
     for (int k = 0; k < s->n_nodes; k++) {
         const Node *n = s->nodes[k];
         const int64_t kernels = cost_times(plan_calls(g, n), cost_node(g, n).ps);
 
         if (plan_met_bytes(g, n) > 0) {
-            t = cost_sum(max_i64(t, r->stream[STREAM_GATHER]), cost_meet(g, n));
-            r->stream[STREAM_GATHER] = t;
+            const int64_t met =
+                cost_sum(max_i64(t, r->stream[STREAM_GATHER]), cost_meet(g, n));
+
+            expose(r, parts_group(&g->model, n->along), met - t);
+            r->stream[STREAM_GATHER] = t = met;
             let_go(r, i->id);
         }
         t = cost_sum(t, min_i64((int64_t)((double)kernels * slower), COST_MOST_PS));
@@ -97,12 +146,12 @@ static void run_meeting(Timing *r, const Instr *i)
 
 /* From time 0; returns when all are complete. */
 static int64_t run_once(const Gen *g, int from, int to, const int64_t *ps, int64_t *start,
-                        int64_t *end)
+                        int64_t *end, Exposed *exposed)
 {
     const Program *p = &g->prog;
     const bool one_order = g->model.target->device;
     Timing r = {.g = g, .from = from, .held = from, .ps = ps, .start = start, .end = end};
-    int64_t all = 0;
+    int last = from;
 
     for (int id = from; id < to; id++) {
         const Instr *i = &p->ins.items[id];
@@ -116,11 +165,18 @@ static int64_t run_once(const Gen *g, int from, int to, const int64_t *ps, int64
         else
             run_one(&r, i,
                     one_order && i->stream == STREAM_REDUCE ? STREAM_GATHER : i->stream);
+        if (!one_order && i->kind == INS_SPAN && i->group)
+            expose_meets(&r, ins_span(g, i));
     }
     let_go(&r, to);
     for (int id = from; id < to; id++)
-        all = max_i64(all, end[id]);
-    return all;
+        last = end[id] > end[last] ? id : last;
+    if (from == to)
+        return 0;
+    if (end[last] > r.stream[STREAM_COMPUTE])
+        expose(&r, p->ins.items[last].group, end[last] - r.stream[STREAM_COMPUTE]);
+    *exposed = r.exposed;
+    return end[last];
 }
 
 /* The next instruction of the stream from id on; to: none. */
@@ -176,7 +232,7 @@ static int64_t more_beside_limited(const Gen *g, int from, int to)
 }
 
 static int64_t run_range(const Gen *g, int from, int to, int64_t *ps, int64_t *start,
-                         int64_t *end)
+                         int64_t *end, Exposed *exposed)
 {
     const int64_t more = g->model.rates.contention - 1000,
                   more_limited = more_beside_limited(g, from, to);
@@ -185,7 +241,7 @@ static int64_t run_range(const Gen *g, int from, int to, int64_t *ps, int64_t *s
 
     for (int id = from; id < to; id++)
         ps[id] = cost_instr(g, &g->prog.ins.items[id]);
-    all = run_once(g, from, to, ps, start, end);
+    all = run_once(g, from, to, ps, start, end, exposed);
     if ((more <= 0 && more_limited <= 0) || g->model.mesh.world_size == 1)
         return all;
     also = gen_calloc(sizeof *also, (size_t)(to - from) + 1);
@@ -195,24 +251,35 @@ static int64_t run_range(const Gen *g, int from, int to, int64_t *ps, int64_t *s
         ps[id] = cost_sum(ps[id], also[id - from].any / 1000 * more +
                                       also[id - from].limited / 1000 * more_limited);
     free(also);
-    return run_once(g, from, to, ps, start, end);
+    return run_once(g, from, to, ps, start, end, exposed);
+}
+
+/* As simulate_times; exposed: of the whole step. */
+static int64_t run_step(const Gen *g, int64_t *start, int64_t *end, Exposed *exposed)
+{
+    const Program *p = &g->prog;
+    const int64_t n_local = variant_turns(g, VARIANT_LOCAL),
+                  n_last = variant_turns(g, VARIANT_LAST);
+    const int local = p->first[VARIANT_LOCAL], last = p->first[VARIANT_LAST];
+    int64_t *ps = gen_calloc(sizeof *ps, (size_t)p->ins.count + 1);
+    Exposed of_local = {{0}}, of_last = {{0}}, of_end = {{0}};
+    const int64_t t_local =
+        run_range(g, local, local + p->count[VARIANT_LOCAL], ps, start, end, &of_local);
+    const int64_t t_last =
+        run_range(g, last, last + p->count[VARIANT_LAST], ps, start, end, &of_last);
+    const int64_t t_end = run_range(g, last, p->ins.count, ps, start, end, &of_end);
+
+    free(ps);
+    *exposed = exposed_sum(exposed_sum(of_end, n_local, of_local), n_last - 1, of_last);
+    return cost_sum(
+        cost_sum(cost_times(n_local, t_local), cost_times(n_last - 1, t_last)), t_end);
 }
 
 int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end)
 {
-    const Program *p = &g->prog;
-    int64_t n_local = variant_turns(g, VARIANT_LOCAL);
-    int64_t n_last = variant_turns(g, VARIANT_LAST);
-    int local = p->first[VARIANT_LOCAL], last = p->first[VARIANT_LAST];
-    int64_t *ps = gen_calloc(sizeof *ps, (size_t)p->ins.count + 1);
-    int64_t t_local =
-        run_range(g, local, local + p->count[VARIANT_LOCAL], ps, start, end);
-    int64_t t_last = run_range(g, last, last + p->count[VARIANT_LAST], ps, start, end);
-    int64_t t_end = run_range(g, last, p->ins.count, ps, start, end);
+    Exposed exposed;
 
-    free(ps);
-    return cost_sum(
-        cost_sum(cost_times(n_local, t_local), cost_times(n_last - 1, t_last)), t_end);
+    return run_step(g, start, end, &exposed);
 }
 
 int64_t simulate_busy(const Gen *g)
@@ -240,5 +307,5 @@ void simulate_step(Gen *g)
     size_t n = (size_t)g->prog.ins.count + 1;
     int64_t *start = gen_alloc(g, sizeof *start * n),
             *end = gen_alloc(g, sizeof *end * n);
-    g->prog.step_seconds = (double)simulate_times(g, start, end) * 1e-12;
+    g->prog.step_seconds = (double)run_step(g, start, end, &g->prog.exposed) * 1e-12;
 }

@@ -253,6 +253,12 @@ typedef struct StepNode {
 /* What of a parameter a span's argument is. */
 typedef enum { BIND_WEIGHT, BIND_SCALE, BIND_GRAD, N_BINDS } BindOf;
 
+/* What ranks wait for in a step, beside no kernel, in picoseconds: collectives and meets, by the
+ * first axis that their group has. */
+typedef struct Exposed {
+    int64_t ps[N_AXES];
+} Exposed;
+
 typedef struct Program {
     StepNode step;
     Task *tasks[N_VARIANTS]; /* in the order of the compute stream */
@@ -280,6 +286,7 @@ typedef struct Program {
     uint64_t *hb[MAX_GROUPS];
     int hb_words;
     double step_seconds;     /* simulate.c; 0 without a table of rates */
+    Exposed exposed;         /* in them */
 } Program;
 
 #endif

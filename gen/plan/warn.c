@@ -139,6 +139,28 @@ static void warn_unnamed_nodes(Gen *g)
         (long long)m->net.nodes, m->net.node, show_bytes(g, now));
 }
 
+/* Warns if ranks along tensor lie on several nodes, by the datasheet: what their parts
+ * exchange then crosses nodes in every layer. */
+static void warn_tensor_over_nodes(Gen *g)
+{
+    const Model *m = &g->model;
+    const RankBits group = m->mesh.axis[AXIS_TENSOR].bits;
+    const int64_t ranks = group_ranks(group), near = group_ranks(group & m->net.near);
+    const int64_t bytes = plan_traffic(g).met[PARTS_TENSOR];
+
+    if (!m->net.node || near == ranks)
+        return;
+    diag_add(g, DIAG_WARNING, model_pos(g, "mesh.tensor"),
+             gen_printf(g,
+                        "use tensor = %lld, and mesh.context or mesh.shard for ranks of "
+                        "other nodes",
+                        (long long)near),
+             "mesh.tensor: %lld ranks lie on %lld nodes (%s): each receives %s of parts "
+             "from other nodes in a step, beside no kernel",
+             (long long)ranks, (long long)(ranks / near), m->net.node,
+             show_bytes(g, bytes / (ranks - 1) * (ranks - near)));
+}
+
 /* Warns if the ranks that keep the weights for the backward are on several nodes. */
 static void warn_reshard_over_nodes(Gen *g)
 {
@@ -255,6 +277,7 @@ void warn_plan(Gen *g)
     warn_copy_over_nodes(g);
     warn_reshard_over_nodes(g);
     warn_unnamed_nodes(g);
+    warn_tensor_over_nodes(g);
     warn_no_overlap(g);
     warn_small_batch(g);
     warn_small_units(g);

@@ -89,6 +89,18 @@ static json_t *json_traffic(Gen *g)
     return o;
 }
 
+/* Along each axis that has ranks. */
+static json_t *json_exposed(Gen *g)
+{
+    json_t *o = json_object();
+
+    for (int a = 0; a < N_AXES; a++)
+        if (g->model.mesh.axis[a].degree > 1)
+            json_object_set_new(o, axis_name(a),
+                                json_real((double)g->prog.exposed.ps[a] * 1e-12));
+    return o;
+}
+
 /* More of a step, and of a rank's bytes, than with as many parts as ranks. */
 static json_t *json_parts_price(Gen *g)
 {
@@ -159,6 +171,8 @@ void plan_print_json(Gen *g, Text *t)
     set_int(o, "max_live_bytes", g->prog.max_live_bytes);
     set_int(o, "ideal_live_bytes", g->prog.ideal_live_bytes);
     json_object_set_new(o, "step_seconds", json_real(g->prog.step_seconds));
+    if (g->model.mesh.world_size > 1)
+        json_object_set_new(o, "exposed_seconds", json_exposed(g));
     if (g->parts_price.fewer)
         json_object_set_new(o, "parts_price", json_parts_price(g));
     if ((run = plan_run_json(g)))

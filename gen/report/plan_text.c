@@ -260,6 +260,25 @@ static void print_layout(Gen *g, Text *t)
     text_printf(t, "\n");
 }
 
+/* What of the step passes beside no kernel. */
+static void print_exposed(Gen *g, Text *t)
+{
+    const Mesh *m = &g->model.mesh;
+    const char *comma = "";
+
+    if (m->world_size == 1)
+        return;
+    text_printf(t, "    in them ranks wait for others");
+    for (int a = 0; a < N_AXES; a++) {
+        if (m->axis[a].degree == 1)
+            continue;
+        text_printf(t, "%s %s along %s", comma,
+                    show_seconds(g, (double)g->prog.exposed.ps[a] * 1e-12), axis_name(a));
+        comma = ",";
+    }
+    text_printf(t, "\n");
+}
+
 static void print_schedule(Gen *g, Text *t)
 {
     static const char *const names[] = {"evaluation", "local micro-step",
@@ -302,9 +321,11 @@ static void print_schedule(Gen *g, Text *t)
                             axis_name(parts_mesh(a)));
         text_printf(t, "\n");
     }
-    text_printf(t, "  predicted %s a step (%s), %sFLOP per token\n\n",
+    text_printf(t, "  predicted %s a step (%s), %sFLOP per token\n",
                 show_seconds(g, p->step_seconds), cost_source(g),
                 show_count(g, plan_flops_per_token(g)));
+    print_exposed(g, t);
+    text_printf(t, "\n");
 }
 
 static void print_fit(Gen *g, Text *t, int64_t total)

@@ -140,11 +140,14 @@ typedef struct SizeRows {
     int count, cap;
 } SizeRows;
 
-/* How many ranks links join, if not all, and the description says nothing of it. */
+/* How many ranks links join, if not all, and the description says nothing of it. Ranks
+ * along tensor that are more cannot be on one node. */
 static int64_t silent_node(const TunePlan *p)
 {
-    return p->near_ranks < p->world_size && p->node_ranks == p->world_size ? p->near_ranks
-                                                                           : 0;
+    return p->near_ranks < p->world_size && p->node_ranks == p->world_size &&
+                   p->tensor_ranks <= p->near_ranks
+               ? p->near_ranks
+               : 0;
 }
 
 static int plan_rows(Gen *own, SizeRows *rows)

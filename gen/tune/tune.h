@@ -32,7 +32,8 @@ typedef struct TunePlan {
     char node[32], fabric[32]; /* the datasheets; "": none */
     int64_t step_tokens, seq_tokens, vocab, global_batch; /* of all ranks; sequences */
     int64_t parts[N_PARTS_AXES];
-    int64_t world_size, node_ranks, blocks, rounds, document_end; /* -1: no documents */
+    int64_t world_size, node_ranks, tensor_ranks;
+    int64_t blocks, rounds, document_end; /* -1: no documents */
     bool cpu, masked, auto_recompute;
     char why[240];           /* refused: the first error */
 } TunePlan;

@@ -143,11 +143,12 @@ static const char *ranks_text(Tune *t, PartsAxis axis, long long n)
                : "";
 }
 
-/* Parts may be shared by as many ranks as divide them. */
+/* Parts may be shared by as many ranks as divide them; along tensor, by those of a node.
+ */
 static void mesh_axis(Tune *t)
 {
     const long long world = t->base.world_size;
-    const long long tensor = t->base.parts[PARTS_TENSOR];
+    const long long tensor = min_i64(t->base.parts[PARTS_TENSOR], t->base.node_ranks);
     const long long context = t->base.parts[PARTS_CONTEXT];
     TuneAxis *a = add_axis(t, "mesh and strategy");
 

@@ -86,6 +86,7 @@ static void fill(Gen *g, TunePlan *p)
     p->vocab = m->vocab;
     p->world_size = m->mesh.world_size;
     p->node_ranks = m->mesh.node_ranks;
+    p->tensor_ranks = m->mesh.axis[AXIS_TENSOR].degree;
     memcpy(p->parts, m->parts, sizeof p->parts);
     p->blocks = g->blocks.count;
     p->rounds = m->micro_batches / m->mesh.data_ranks;

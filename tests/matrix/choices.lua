@@ -83,6 +83,9 @@ local rules = {
     { "mesh", "along", "node", function(m, along, node)
         return node == "all" or ranks(m, along) > 1
     end },
+    { "along", "node", function(along, node) -- a node has all ranks along tensor
+        return node == "all" or split(along) <= 2
+    end },
     { "mesh", "strategy", function(m, strategy)
         local p, s = split(m)
         if strategy == "hybrid_shard" then

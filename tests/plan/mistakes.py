@@ -86,6 +86,16 @@ warned("nodes that the mesh names", "does not name", sets=["mesh={shard=16,node=
 warned("one node", "does not name", quiet=True)
 warned("sums of a library", "does not name", sets=["mesh.shard=16", 'reduction="library"'], quiet=True)
 
+# Each of 8 ranks receives as much from each of the others, and 4 of them are on the other node.
+MET = json.loads(subprocess.run([generator, "plan", f"{models}/llama8b.lua", "--target", "cuda", "--json", "--set",
+                                 'target.memory="999GiB"', "--set", "mesh={shard=1,tensor=8}", "--set", "parts.tensor=8"],
+                                capture_output=True, text=True).stdout)["step_bytes_per_rank"]["met_tensor"]
+OVER = rf"mesh.tensor: (\d+) ranks lie on (\d+) nodes \(hgx-h100\): each receives {SIZE} of parts.*use tensor = (\d+)"
+warned("tensor ranks over nodes", OVER, 8, 2, MET * 4 / 7, 4,
+       sets=["mesh={shard=1,tensor=8}", "parts.tensor=8", "target.nodes=2"])
+warned("tensor ranks of a node", r"mesh.tensor: \d+ ranks lie on", sets=["mesh={shard=2,tensor=4}", "parts.tensor=4", "target.nodes=2"],
+       quiet=True)
+
 warned("a bf16 reduction", r"rounds a gradient to 8 bits (\d+) times a step.*in (\d+) steps",
        M // 64 + 6, 100000, sets=['dtypes.reduce="bf16"'])
 warned("a bf16 reduction of larger leaves", r"rounds a gradient to 8 bits (\d+) times a step",

@@ -81,15 +81,81 @@ meets_of_both 4 2 4 2
 
 # In parts of tokens alone the head's table is gathered once, for the backward: forward and backward of the loss are
 # one kernel.
+# More parts than the two sequences turn: q, k and v (512 numbers a token) and attention's output (256), in the forward
+# and as gradients, and the output once more, for the gradient of its projection.
 meets_of_tokens() { # C c
-    local C=$1 n=$(($1 / $2)) layers=4 dim=256 rounds=8 layer=737280 table=65536 norms
+    local C=$1 n=$(($1 / $2)) layers=4 dim=256 rounds=8 tokens=512 layer=737280 table=65536 norms
     norms=$(((2 * layers + 1) * dim * 4))
     want=$(((2 * layers * layer + 2 * table + n * (layers * layer + 2 * table)) * 4 * (C - n) / C + (C - n) * (norms + 8)))
+    [ $C -le 2 ] || want=$((want + layers * n * (C - n) * tokens / C * 4 * (2 * 512 + 3 * dim) / C))
     "$FSDPGEN" plan "$ROOT/models/demo.lua" --set "parts={context=$C}" --set "mesh={context=$2}" --json \
         >"$WORK/plan.json" 2>"$WORK/err"
     check "meets of $C parts of tokens on $2 ranks" test "$(number met_context)" = $((rounds * want))
 }
 meets_of_tokens 2 2
+meets_of_tokens 4 4
+meets_of_tokens 4 2
+
+# The memory of a rank falls with the ranks of either axis. Of the demo in 4 parts each has a quarter of its boxes, which
+# are all but the norms; those begin on grains of 1,024 elements, two in each of 4 layers and one in the head, and ranks along
+# an axis of parts have them whole. Moments are two numbers for each. Of activations ranks along an axis have a half and a
+# quarter of what a rank has that shares no part. With 4 ranks along tensor nothing is gathered, so the peak is the
+# beginning of the backward, and they have what the loss keeps, too: a normed value, logits, and two numbers for tokens.
+memory_of_axis() { # AXIS KEPT_BY_LOSS
+    local boxes=$((3014656 / 4)) all=33112064 state
+    plan_of_axis() { # MESH
+        "$FSDPGEN" plan "$ROOT/models/demo.lua" --set "parts={$axis=4}" --set "mesh={$1}" --json >"$WORK/plan.json" 2>"$WORK/err"
+    }
+    local axis=$1
+    plan_of_axis shard=4
+    check "parts along $1: activations of all tokens" test "$(number activations)" = $all
+    plan_of_axis "shard=2,$1=2"
+    state=$((4 * (boxes + (4 * 2048 + 2048) / 2)))
+    check "parts along $1: state of a rank of 2" test "$(number params) $(number optimizer)" = "$state $((2 * state))"
+    check "parts along $1: half of the activations on 2 ranks" test "$(number activations)" = $((all / 2))
+    plan_of_axis "$1=4"
+    state=$((4 * (boxes + 4 * 2048 + 1024)))
+    check "parts along $1: state of a rank of 4" \
+        test "$(number params) $(number gradients) $(number optimizer)" = "$state $state $((2 * state))"
+    check "parts along $1: a quarter of the activations on 4" test "$(number activations)" = $((all / 4 + $2))
+    check "parts along $1: nothing is gathered" test "$(number gather)" = 0
+}
+memory_of_axis tensor $((512 * (256 + 256 + 1) + 512 * 4))
+memory_of_axis context 0
+
+# What ranks wait for in the timeline of --trace: gaps between kernels, the end after the last, collectives in their place;
+# and the meets of spans. One round, so that the timeline is the step.
+waits() { # MESH PARTS DATA_RANKS AXES
+    "$FSDPGEN" plan "$ROOT/models/demo.lua" --set "mesh={$1}" --set "parts={$2}" --set global_batch=$((2 * $3)) \
+        --set leaves=$3 --kernels --json --trace "$WORK/trace.json" >"$WORK/plan.json" 2>"$WORK/err"
+    check "what ranks wait for: $1" python3 - "$WORK/plan.json" "$WORK/trace.json" "$4" <<'EOF'
+import json, sys
+
+plan, trace = (json.load(open(f)) for f in sys.argv[1:3])
+calls = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+kernels = sorted((e["ts"], e["ts"] + e["dur"]) for e in calls
+                 if e["tid"] == 1 and (e["cat"] != "sums and optimizer" or "received_bytes" not in e["args"]))
+end = max(e["ts"] + e["dur"] for e in calls)
+gaps, at = 0.0, 0.0
+for first, last in kernels:
+    gaps, at = gaps + first - at, last
+gaps = (gaps + end - at) * 1e-6
+exposed = plan["exposed_seconds"]
+data = exposed.get("shard", 0) + exposed.get("replicate", 0)
+print(exposed, gaps, plan["step_seconds"], end)
+assert sorted(exposed) == sorted(sys.argv[3].split()) and all(s > 0 for s in exposed.values())
+assert abs(plan["step_seconds"] - end * 1e-6) < 1e-8 * end
+met = sum(r["total_ms"] for r in plan["kernels"]["rows"] if r["name"] == "parts of others") * 1e-3
+print(met)
+assert abs(data - (gaps if data else 0)) < 1e-9
+assert abs(sum(exposed.values()) - gaps - met) < 1e-9
+EOF
+}
+waits shard=2 tensor=1 2 shard
+waits replicate=2,shard=2 tensor=1 4 "replicate shard"
+waits shard=2,tensor=2 tensor=2 2 "shard tensor"
+waits tensor=4 tensor=4 1 tensor
+waits shard=2,context=2 context=2 2 "shard context"
 
 # With products in fp8, operands meet as bytes: along tensor, rows of a layer's two inputs in the forward; in the
 # backward their columns, and both of the two gradients. Along context the four weights, rows and then columns.
