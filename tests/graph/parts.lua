@@ -123,7 +123,7 @@ end
 
 -- What is wrong with the parts of a value, or nil.
 local function difference(name, part, whole, values, inner)
-    local largest = 1.0
+    local largest = 0.0
     for k = 1, #whole do largest = math.max(largest, math.abs(whole[k])) end
     local is_made = made[part[1]] or made[part[2]]
     return each_element(name, part, whole, values, inner, function(p, k, at)
@@ -452,6 +452,40 @@ local function op_faults(class, list)
     return list
 end
 
+-- A list's rows, each in the place of the one before.
+local function next_rows(list, width)
+    local t = copy(list)
+    for k = 1, #list do t[k] = list[(k + width - 1) % #list + 1] end
+    return t
+end
+
+-- A part's tokens are those of whole sequences, or positions are counted wrong.
+local function position_faults(class, list)
+    local counts = {
+        rope = function(n) n.table = next_rows(n.table, n.hd) end,
+        rope_bwd = function(n) n.table = next_rows(n.table, n.hd) end,
+        add_pos = function(n) n.w = next_rows(n.w, n.d) end,
+    }
+    local planted = {}
+    for _, nodes in ipairs { class.forward, class.backward } do
+        for _, node in ipairs(nodes) do
+            local op = node.op
+            if counts[op] and not planted[op] then
+                planted[op] = true
+                list[#list + 1] = { op .. " counts from the next token", function()
+                    local rule = graph.rule(op)
+                    local old = rule.reference
+                    rule.reference = function(n)
+                        counts[op](n)
+                        return old(n)
+                    end
+                    return function() rule.reference = old end
+                end }
+            end
+        end
+    end
+end
+
 -- Of two axes: each taken for the other.
 local function axes_faults(class, list)
     local function swap(what, t, key, other)
@@ -504,6 +538,7 @@ end
 local function check_faults(class, split, setup)
     local missed, list = {}, faults_of(split)
     list = (#axes == 1 and op_faults or axes_faults)(split, list)
+    position_faults(split, list)
     local inputs, whole = run_whole(class, setup)
     for _, fault in ipairs(list) do
         local undo = fault[2]()

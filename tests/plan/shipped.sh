@@ -25,6 +25,11 @@ for model in "$ROOT"/models/*.lua; do
     "$FSDPGEN" plan "$model" --all >"$WORK/plan.txt" 2>"$WORK/err"
     check "$name: the text says the same" grep -q " $arena " "$WORK/plan.txt"
 done
+# The two that are for several ranks along tensor or context fit on the GPUs that their head names.
+for name in llama8b_128k llama70b_tp; do
+    "$FSDPGEN" plan "$ROOT/models/$name.lua" --target cuda --json >"$WORK/plan.json" 2>"$WORK/err"
+    check "$name fits" grep -q '"fits": true' "$WORK/plan.json"
+done
 for key in params flops_per_token units ranks bytes_per_rank step_seconds warnings; do
     check "plan --json has $key" grep -q "\"$key\":" "$WORK/plan.json"
 done
@@ -60,7 +65,7 @@ warns "one unit without shards" 'its gradients, .*, are summed when the backward
 # plan_of ARGS...: bytes of a rank, and those across copies.
 plan_of() {
     "$FSDPGEN" plan "$ROOT/models/llama8b.lua" "$@" --json 2>/dev/null | tr -d '",' | awk '
-        $1 == "total:" { bytes = $2 } $1 == "replicate:" { moved = $2 }
+        $1 == "total:" { bytes = $2 } $1 == "replicate:" && !seen++ { moved = $2 }
         END { printf "%.2f %.2f\n", bytes / 2^30, moved / 2^30 }'
 }
 large=(--set 'target=cpu{memory="100GiB"}')
