@@ -305,27 +305,12 @@ static void check_axis_parts(Check *c, PartsAxis axis)
 /* Of both axes together: RT_MAX_PARTS of runtime/rt.h. */
 enum { MOST_PARTS = 64 };
 
-/* Summands are at least as exact as their sum. */
-static void check_summands(Check *c)
-{
-    int64_t tensor = 1, context = 1;
-
-    value_int(c, "parts.tensor", &tensor);
-    value_int(c, "parts.context", &context);
-    if (tensor * context > 1 && !strcmp(value_str(c, "parts.dtype"), "f32") &&
-        !strcmp(value_str(c, "dtypes.param"), "f64"))
-        COMPLAIN(c, "parts.dtype", "use \"param\", or leave it out",
-                 "parts.dtype: \"f32\" is narrower than the values (dtypes.param is "
-                 "\"f64\"), which are the sums");
-}
-
 static void check_parts(Check *c)
 {
     int64_t context, tensor;
 
     check_axis_parts(c, PARTS_TENSOR);
     check_axis_parts(c, PARTS_CONTEXT);
-    check_summands(c);
     if (value_int(c, "parts.context", &context) &&
         value_int(c, "parts.tensor", &tensor) && context * tensor > MOST_PARTS)
         COMPLAIN(c, "parts.context",

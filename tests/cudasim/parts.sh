@@ -20,9 +20,10 @@ case $((SEED / 27 % 3)) in
    esac ;;
 esac
 in_parts=(--set "$of_parts" --set model.vocab=259 --set model.heads=$heads --set seq=8)
-# In f32, or in bf16 with summands in f32, which bytes on the way and kernels' loads are of.
+# In f32, or in bf16 with summands in f32 or bf16, which bytes on the way and kernels' loads are of.
 summands=() tolerance=1e-4
-[ $((SEED / 18 % 2)) = 0 ] || { summands=(--set 'dtypes={param="bf16"}' --set 'parts.dtype="f32"') tolerance=2e-2; }
+[ $((SEED / 18 % 2)) = 0 ] || { summands=(--set 'dtypes={param="bf16"}') tolerance=2e-2; }
+[ $((SEED / 36 % 2)) = 0 ] || summands+=(--set 'parts.dtype="param"')
 parts=("${in_parts[@]}" --set model.kv_heads=$((SEED / 9 % 2 ? few : heads)) --set model.ffn=$((48 + heads)))
 
 shared_parts() {

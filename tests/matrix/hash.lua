@@ -20,7 +20,7 @@ local rows = {
     fuse = { "fuse=false", bits = "any" }, -- what is fused equals its expansion to the bit
     reduction = { "reduction=library", base = "mesh.shard=4" },
 
-    ["parts.dtype"] = { 'parts.dtype="f32"', base = 'model.heads=4 model.vocab=260 parts.tensor=2 dtypes.param="bf16"' },
+    ["parts.dtype"] = { 'parts.dtype="param"', base = 'model.heads=4 model.vocab=260 parts.tensor=2 dtypes.param="bf16"' },
     ["parts.context"] = { "parts.context=2", base = "model.heads=4 model.kv_heads=2" },
     ["parts.tensor"] = { "parts.tensor=2", base = "model.heads=4 model.vocab=260" },
 
