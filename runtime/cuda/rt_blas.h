@@ -59,6 +59,8 @@ const char *rt_product_text(const RtMatmul *p, char *text);
 
 /* With --tune-kernels: registers the product for the search. */
 void rt_tune_add(const RtMatmul *p);
+/* With --tune-kernels: what else is checked, before products are measured. */
+void rt_tune_also(void (*check)(Rt *rt));
 
 /* ---- rt_wisdom.c ----------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_cudnn.h: attention in the form of cuDNN: what rt_cudnn.c, which runs it, shares with
- * rt_cudnn_graph.c, which describes it. */
+ * rt_cudnn_graph.c, which describes it, and rt_cudnn_steady.c, which checks its bits. */
 #ifndef RT_CUDNN_H
 #define RT_CUDNN_H
 
@@ -43,6 +43,12 @@ typedef struct RtDnnPlan {
 bool rt_dnn_plan(const RtAttention *a, cudnnHandle_t handle,
                  cudnnBackendDescriptor_t device, int64_t most_bytes, RtDnnPlan *plan,
                  char *why, size_t why_bytes);
+
+enum { RT_DNN_TEXT = 128 };
+/* "attention backward of 2 x 4096 tokens, 32 heads of 8, 128 wide" */
+const char *rt_cudnn_text(const RtAttention *a, char text[RT_DNN_TEXT]);
+const RtAttention *rt_cudnn_attention(int i); /* that has a plan; NULL: no more */
+void rt_cudnn_steady(Rt *rt);
 
 /* Bytes of delta, a float per query: the start of the backward's workspace. */
 static inline int64_t rt_dnn_delta_bytes(const RtAttention *a)

@@ -9,7 +9,8 @@
  *    vary: runs with a cold and a warm cache, alone and beside other work, are compared.
  * 3. Algorithms that split k are tried where the library's first one keeps less than half
  *    of the GPU busy. More of their runs are compared.
- * 4. One rank does it, on its GPU. */
+ * 4. What else may vary is checked before: attention by cuDNN (rt_cudnn_steady.c).
+ * 5. One rank does it, on its GPU. */
 #include "cuda/rt_blas.h"
 
 #include <errno.h>
@@ -27,6 +28,13 @@ enum {
 
 static RtMatmul products[MAX_PRODUCTS];
 static int n_products;
+
+static void (*also)(Rt *rt); /* NULL: nothing */
+
+void rt_tune_also(void (*check)(Rt *rt))
+{
+    also = check;
+}
 
 void rt_tune_add(const RtMatmul *p)
 {
@@ -298,6 +306,8 @@ int rt_tune(const RtTrainer *t, const RtFlags *f)
     t->setup(&rt); /* registers its products */
     rt_gpu_drain(&rt);
     rt_arena_free(&rt); /* makes room for operands */
+    if (also != NULL)
+        also(&rt);
     search_all(&rt);
     return fflush(stdout) == 0 ? RT_EXIT_OK : RT_EXIT_ERROR;
 }

@@ -128,6 +128,23 @@ cudnn_fault() { # WHAT SED; all with FULL, else a third
     fi
 }
 
+# --tune-kernels runs attention several times: bits that vary, although no note of the library says so, are told.
+cudnn_steady() { # TRAINER'S FOLDER
+    local n
+    check "cuDNN: --tune-kernels checks its bits" "$1/trainer" --tune-kernels
+    for n in "" " backward"; do
+        check "cuDNN: the bits of attention$n are checked" grep -Eq \
+            "^attention$n of 2 x 13 tokens, 4 heads of 2, 8 wide: engine [0-9]+, [0-9.]+ us, the same bits in 9 runs$" \
+            <("$1/trainer" --tune-kernels 2>&1)
+    done
+    for n in 9 13; do # the last run of the forward, one of the backward
+        check "cuDNN: bits that vary in run $n are told" grep -Eq \
+            'attention.* of 2 x 13 tokens.*: engine [0-9]+ of cuDNN [0-9]+ gave other bits in run [0-9]+; generate without' \
+            <(CUDASIM_UNSTEADY_CUDNN=$n "$1/trainer" --tune-kernels 2>&1)
+    done
+    rm -f "$1/kernels.wis"
+}
+
 cudnn_attention() {
     if [ ! -e "$home/include/cudnn.h" ]; then
         echo "skipped: attention by cuDNN (no headers of cuDNN)"
@@ -154,6 +171,7 @@ cudnn_attention() {
     check "cuDNN is named in the platform's text" \
         grep -q 'cuDNN [0-9]' <("$dir/trainer" --help | cat; "$dir/trainer" --numerics-hash 2>&1 |
             cat; STEPS=1 timeout 90 "$dir/trainer" --data "$data" --steps 1 --threads 1 --verbose 2>&1)
+    cudnn_turn 0 && cudnn_steady "$one"
     fault "an old cuDNN" 'cuDNN 90100 is too old: attention needs 91501 or later' "$one" CUDASIM_CUDNN=90100
     fault "cuDNN cannot run it" 'cudnnBackendExecute.* on GPU 0.*: an error of the library' "$one" \
         CUDASIM_FAIL=cudnnBackendExecute:3

@@ -245,6 +245,21 @@ static void give(Run *r, int k)
     free(r->memory[k]);
 }
 
+/* CUDASIM_UNSTEADY_CUDNN=N: an engine that is said to be steady, and every N-th time is
+ * not. */
+static void unsettle(Run *r)
+{
+    static int64_t runs;
+    const int64_t every = sim_setting("CUDASIM_UNSTEADY_CUDNN", 0);
+    const SimDnnGraph *g = r->call->graph;
+
+    if (every == 0 || ++runs % every != 0)
+        return;
+    for (int k = 0; k < g->n_tensors; k++)
+        if (!g->tensor[k].is_virtual && g->tensor[k].written)
+            r->memory[k][extent(&g->tensor[k]) - 1] *= 1.02f;
+}
+
 SimResult sim_dnn_run(SimOp *op)
 {
     const SimDnnCall *call = op->work.payload;
@@ -269,6 +284,7 @@ SimResult sim_dnn_run(SimOp *op)
          : o->kind == SIM_DNN_REDUCE    ? reduce
                                         : reshape)(&r, o);
     }
+    unsettle(&r);
     for (int k = 0; k < g->n_tensors; k++)
         give(&r, k);
     if (used > 0) /* holds anything afterwards */

@@ -6,8 +6,8 @@
  * engine's name is printed then. The choice depends only on the shape, the GPU and the
  * library, which are all in the platform's text, so it is the same on all ranks. */
 #define _GNU_SOURCE
+#include "cuda/rt_blas.h"
 #include "cuda/rt_cudnn.h"
-#include "cuda/rt_gpu.h"
 
 #include <float.h>
 #include <math.h>
@@ -33,6 +33,7 @@ static cudnnHandle_t handle;
 static Rt *this_rank;
 enum { MAX_PLANS = 64 };
 static RtDnnPlan plans[MAX_PLANS];
+static const RtAttention *prepared[MAX_PLANS];
 static int n_plans;
 
 void rt_cudnn_open(Rt *rt)
@@ -54,6 +55,7 @@ void rt_cudnn_open(Rt *rt)
     }
     DNN_CALL(rt, cudnnCreate(&handle));
     DNN_CALL(rt, cudnnSetStream(handle, rt_gpu.stream[RT_COMPUTE]));
+    rt_tune_also(rt_cudnn_steady);
 }
 
 const char *rt_cudnn_name(void)
@@ -63,33 +65,38 @@ const char *rt_cudnn_name(void)
     return text;
 }
 
-/* "attention backward of 2 x 4096 tokens, 32 heads of 8, 128 wide" */
-static const char *text_of(const RtAttention *a, char *text, size_t bytes)
+const char *rt_cudnn_text(const RtAttention *a, char text[RT_DNN_TEXT])
 {
-    snprintf(text, bytes,
+    snprintf(text, RT_DNN_TEXT,
              "attention%s of %lld x %lld tokens, %lld heads of %lld, %lld wide",
              a->backward ? " backward" : "", (long long)a->sequences, (long long)a->seq,
              (long long)a->heads, (long long)a->kv_heads, (long long)a->head_dim);
     return text;
 }
 
+const RtAttention *rt_cudnn_attention(int i)
+{
+    return i < n_plans ? prepared[i] : NULL;
+}
+
 void rt_attention_prepare(RtAttention *a)
 {
-    char text[128], why[512] = "";
+    char text[RT_DNN_TEXT], why[512] = "";
     if (n_plans == MAX_PLANS)
         rt_fail(this_rank, RT_EXIT_ERROR, "more than %d distinct attentions", MAX_PLANS);
+    prepared[n_plans] = a;
     RtDnnPlan *plan = &plans[n_plans++];
     if (!rt_dnn_plan(a, handle, NULL, a->workspace_bytes - rt_dnn_delta_bytes(a), plan,
                      why, sizeof why)) {
         rt_fail(this_rank, RT_EXIT_ERROR,
                 "cuDNN %zu cannot do %s on %s: %s; generate without target.attention = "
                 "\"cudnn\"",
-                cudnnGetVersion(), text_of(a, text, sizeof text), rt_gpu.name, why);
+                cudnnGetVersion(), rt_cudnn_text(a, text), rt_gpu.name, why);
     }
     a->plan = plan;
     if (this_rank->rank == 0 && this_rank->state->flags.verbose) {
         fprintf(rt_words(this_rank), "%s: %s, engine %lld, workspace %lld bytes\n",
-                text_of(a, text, sizeof text), rt_cudnn_name(), (long long)plan->engine,
+                rt_cudnn_text(a, text), rt_cudnn_name(), (long long)plan->engine,
                 (long long)plan->workspace_bytes);
     }
 }
@@ -115,7 +122,7 @@ static void run(Rt *rt, const RtAttention *a, void *at[RT_DNN_TENSORS], void *wo
     const bool profiled = rt->state->flags.profile != NULL;
     int64_t number[RT_DNN_TENSORS];
     void *pointer[RT_DNN_TENSORS];
-    char text[128];
+    char text[RT_DNN_TEXT];
     int n = 0;
     at[RT_DNN_SCALE] = &scale;
     at[RT_DNN_HIDDEN] = &hidden;
@@ -128,7 +135,7 @@ static void run(Rt *rt, const RtAttention *a, void *at[RT_DNN_TENSORS], void *wo
         }
     }
     if (profiled) {
-        rt_profile_from(rt, rt_gpu.stream[RT_COMPUTE], text_of(a, text, sizeof text),
+        rt_profile_from(rt, rt_gpu.stream[RT_COMPUTE], rt_cudnn_text(a, text),
                         flops_of(a));
     }
     cudnnBackendDescriptor_t pack;
