@@ -13,6 +13,17 @@ Instr *find_recompute(Gen *g, uint64_t *r);
 /* Of an instruction of the first kind, for one of the other. */
 bool drop_wait(Gen *g, uint64_t *r, InsKind of, InsKind on);
 
+bool plant_param_overlap(Gen *g, uint64_t *r);
+bool plant_param_off_grain(Gen *g, uint64_t *r);
+bool plant_unequal_shards(Gen *g, uint64_t *r);
+bool plant_param_lost(Gen *g, uint64_t *r);
+bool plant_frozen(Gen *g, uint64_t *r);
+bool plant_other_dtype(Gen *g, uint64_t *r);
+bool plant_one_key(Gen *g, uint64_t *r);
+bool plant_cut_along_data(Gen *g, uint64_t *r);
+bool plant_half_held(Gen *g, uint64_t *r);
+bool plant_copies_mixed(Gen *g, uint64_t *r);
+
 bool plant_other_codes(Gen *g, uint64_t *r);
 bool plant_gathered_weights(Gen *g, uint64_t *r);
 bool plant_bound_weights(Gen *g, uint64_t *r);
