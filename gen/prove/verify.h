@@ -17,6 +17,7 @@ const char *verify_prefetch(Gen *g);                 /* part of verify_unroll */
 const char *verify_saved(Gen *g, const Instr *span); /* likewise */
 const char *verify_room(Gen *g, const Instr *span);  /* likewise */
 const char *verify_operands(Gen *g);                 /* likewise */
+const char *verify_spans(Gen *g);                    /* likewise */
 const char *verify_ctas(Gen *g);                     /* likewise */
 const char *verify_matrices(Gen *g);                 /* after shard */
 const char *verify_exchange(Gen *g);                 /* of matrices, after unroll */

@@ -42,4 +42,10 @@ bool plant_grad_under_peers(Gen *g, uint64_t *r);
 bool plant_misaligned(Gen *g, uint64_t *r);
 bool plant_outside(Gen *g, uint64_t *r);
 
+bool plant_span_access_lost(Gen *g, uint64_t *r);
+bool plant_span_access_other(Gen *g, uint64_t *r);
+bool plant_span_peers(Gen *g, uint64_t *r);
+bool plant_other_scratch(Gen *g, uint64_t *r);
+bool plant_weights_of_gradient(Gen *g, uint64_t *r);
+
 #endif
