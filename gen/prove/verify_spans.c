@@ -7,7 +7,8 @@
  * it. The buffer is found by kind, block, segment and number; the operands and accesses
  * that unroll wrote are compared with that:
  * 1. Each argument's buffer is accessed once, as it should be, and no other buffer is.
- * 2. Where a span joins ranks, peers read all its buffers of values, and only those. */
+ * 2. Where a span joins ranks, peers read all its buffers of values, and only those.
+ * 3. A micro-step's first write of a parameter's gradient stores, all later ones add. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 
@@ -220,6 +221,33 @@ static void expect_params(Calls *x, const Instr *i, int *next)
     }
 }
 
+/* The first call that writes a parameter's gradient in a variant, and so in a micro-step,
+ * stores it. In later micro-batches of a leaf the emitted calls add everywhere. */
+static const char *check_adds(Gen *g)
+{
+    const Program *p = &g->prog;
+    const size_t n = (size_t)g->params.count * N_VARIANTS + 1;
+    int *first = gen_alloc(g, sizeof *first * n);
+
+    for (size_t k = 0; k < n; k++)
+        first[k] = p->ins.count;
+    for (int turn = 0; turn < 2; turn++)
+        for (int k = 0; k < p->n_bindings; k++) {
+            const struct Binding *b = &p->bindings[k];
+            const Instr *i = &p->ins.items[b->ins];
+            const int id = g->blocks.items[i->block].param[b->param];
+            int *at = &first[(int)i->variant * g->params.count + id];
+
+            if (turn == 0 && b->of == BIND_GRAD && b->ins < *at)
+                *at = b->ins;
+            if (turn == 1 && b->add != (b->of == BIND_GRAD && b->ins > *at))
+                return gen_printf(g, "%s %s the gradient of %s", ins_label(g, i),
+                                  b->add ? "adds to" : "overwrites",
+                                  g->params.items[id].name);
+        }
+    return NULL;
+}
+
 /* ---- accesses -------------------------------------------------------------------- */
 
 static bool holds_values(const Buffer *b)
@@ -286,5 +314,5 @@ const char *verify_spans(Gen *g)
     }
     if (!x.bad && next != p->n_bindings)
         return "there are bindings of no span";
-    return x.bad;
+    return x.bad ? x.bad : check_adds(g);
 }

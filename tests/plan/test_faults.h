@@ -42,6 +42,8 @@ bool plant_grad_under_peers(Gen *g, uint64_t *r);
 bool plant_misaligned(Gen *g, uint64_t *r);
 bool plant_outside(Gen *g, uint64_t *r);
 
+bool plant_first_adds(Gen *g, uint64_t *r);
+bool plant_later_stores(Gen *g, uint64_t *r);
 bool plant_span_access_lost(Gen *g, uint64_t *r);
 bool plant_span_access_other(Gen *g, uint64_t *r);
 bool plant_span_peers(Gen *g, uint64_t *r);

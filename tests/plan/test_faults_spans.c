@@ -1,7 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_faults_spans.c: plants of faults in calls of spans, for test_faults.c: what they
- * read and write. In: a plan. Out: the same plan, wrong. */
+ * read and write, and where they add. In: a plan. Out: the same plan, wrong. */
 #include "test_faults.h"
+
+/* ---- gradients of parameters ----------------------------------------------------- */
+
+/* A gradient that is added to, or not. */
+static struct Binding *find_grad(Gen *g, uint64_t *r, bool add)
+{
+    const int n = g->prog.n_bindings, from = choose(r, n);
+    for (int k = 0; k < n; k++) {
+        struct Binding *b = &g->prog.bindings[(from + k) % n];
+        if (b->of == BIND_GRAD && b->add == add)
+            return b;
+    }
+    return NULL;
+}
+
+/* The first gradient of a micro-step is added to what the last one left. */
+bool plant_first_adds(Gen *g, uint64_t *r)
+{
+    struct Binding *b = find_grad(g, r, false);
+    if (b)
+        b->add = true;
+    return b != NULL;
+}
+
+/* The second use of a tied parameter overwrites the gradient of the first. */
+bool plant_later_stores(Gen *g, uint64_t *r)
+{
+    struct Binding *b = find_grad(g, r, true);
+    if (b)
+        b->add = false;
+    return b != NULL;
+}
 
 /* ---- accesses -------------------------------------------------------------------- */
 
