@@ -406,6 +406,7 @@ static const Fault faults[] = {
     {"update before the norm", plant_early_update, verify_unroll, false, 0, 0},
     {"a first gradient that adds", plant_first_adds, verify_unroll, true, 0, 0},
     {"a later gradient that stores", plant_later_stores, verify_unroll, true, 0, 0},
+    {"a gradient from elsewhere", plant_grad_from_elsewhere, verify_unroll, true, 0, 0},
     {"weights read in gradients", plant_weights_of_gradient, verify_unroll, true, 0,
      STATE},
     {"an access of a span left out", plant_span_access_lost, verify_unroll, false, 0, 0},

@@ -48,6 +48,7 @@ bool plant_span_access_lost(Gen *g, uint64_t *r);
 bool plant_span_access_other(Gen *g, uint64_t *r);
 bool plant_span_peers(Gen *g, uint64_t *r);
 bool plant_other_scratch(Gen *g, uint64_t *r);
+bool plant_grad_from_elsewhere(Gen *g, uint64_t *r);
 bool plant_weights_of_gradient(Gen *g, uint64_t *r);
 
 #endif

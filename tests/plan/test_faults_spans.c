@@ -99,6 +99,27 @@ static void move_access(Instr *i, int from, int to)
         i->access[a].buffer = i->access[a].buffer == from ? to : i->access[a].buffer;
 }
 
+/* A backward reads the gradient of a later boundary than its own. */
+bool plant_grad_from_elsewhere(Gen *g, uint64_t *r)
+{
+    const Program *p = &g->prog;
+    const int from = choose(r, p->ins.count);
+    for (int k = 0; k < p->ins.count; k++) {
+        Instr *i = &p->ins.items[(from + k) % p->ins.count];
+        const int own = i->kind == INS_SPAN ? i->d_out : -1;
+        for (int b = 0; own >= 0 && b < p->bufs.count; b++) {
+            const Buffer *buf = &p->bufs.items[b];
+            if (buf->kind == BUF_D_BOUNDARY && buf->block > i->block &&
+                buf->bytes == p->bufs.items[own].bytes) {
+                move_access(i, own, b);
+                i->d_out = b;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* Weights are read where the segment's gradient is, which has as many bytes. */
 bool plant_weights_of_gradient(Gen *g, uint64_t *r)
 {
