@@ -51,4 +51,13 @@ bool plant_other_scratch(Gen *g, uint64_t *r);
 bool plant_grad_from_elsewhere(Gen *g, uint64_t *r);
 bool plant_weights_of_gradient(Gen *g, uint64_t *r);
 
+bool plant_less_state(Gen *g, uint64_t *r);
+bool plant_less_gathered(Gen *g, uint64_t *r);
+bool plant_less_shared(Gen *g, uint64_t *r);
+bool plant_less_levels(Gen *g, uint64_t *r);
+bool plant_more_rounds(Gen *g, uint64_t *r);
+bool plant_more_micro_batches(Gen *g, uint64_t *r);
+bool plant_state_in_passing(Gen *g, uint64_t *r);
+bool plant_peers_at_local(Gen *g, uint64_t *r);
+
 #endif
