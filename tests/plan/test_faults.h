@@ -23,6 +23,9 @@ bool plant_one_key(Gen *g, uint64_t *r);
 bool plant_cut_along_data(Gen *g, uint64_t *r);
 bool plant_half_held(Gen *g, uint64_t *r);
 bool plant_copies_mixed(Gen *g, uint64_t *r);
+bool plant_param_twice(Gen *g, uint64_t *r);
+bool plant_other_segment(Gen *g, uint64_t *r);
+bool plant_larger_shards(Gen *g, uint64_t *r);
 
 bool plant_other_codes(Gen *g, uint64_t *r);
 bool plant_gathered_weights(Gen *g, uint64_t *r);

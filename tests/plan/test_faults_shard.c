@@ -94,3 +94,34 @@ bool plant_copies_mixed(Gen *g, uint64_t *r)
     s->across = mixed ? s->within : s->across;
     return mixed;
 }
+
+/* One of them twice, another not at all. */
+bool plant_param_twice(Gen *g, uint64_t *r)
+{
+    for (int tries = 0; tries < 20; tries++) {
+        Segment *s = &g->segments.items[choose(r, g->segments.count)];
+        if (s->n_params > 1) {
+            s->params[1] = s->params[0];
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A unit gathers another unit's segment. */
+bool plant_other_segment(Gen *g, uint64_t *r)
+{
+    Unit *u = &g->units.items[choose(r, g->units.count)];
+    u->segments[0] = (u->segments[0] + 1) % g->segments.count;
+    return g->segments.count > 1;
+}
+
+/* Shards of a grain more than the parameters need. */
+bool plant_larger_shards(Gen *g, uint64_t *r)
+{
+    Segment *s = &g->segments.items[choose(r, g->segments.count)];
+    s->shard_elems += GRAIN_ELEMS;
+    s->elems += GRAIN_ELEMS * s->shards;
+    s->param_elems = s->cut[HELD_PARAMS] ? s->shard_elems : s->elems;
+    return true;
+}
