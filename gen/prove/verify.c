@@ -313,6 +313,7 @@ const char *verify_unroll(Gen *g)
     bad = bad ? bad : verify_operands(g);
     bad = bad ? bad : verify_spans(g);
     bad = bad ? bad : verify_sizes(g);
+    bad = bad ? bad : verify_moves(g);
     for (int s = 0; s < g->segments.count && !bad; s++)
         bad = check_segment_sync(g, &g->segments.items[s]);
     bad = bad ? bad : check_eval(g);

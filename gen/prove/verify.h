@@ -19,6 +19,7 @@ const char *verify_room(Gen *g, const Instr *span);  /* likewise */
 const char *verify_operands(Gen *g);                 /* likewise */
 const char *verify_spans(Gen *g);                    /* likewise */
 const char *verify_sizes(Gen *g);                    /* likewise */
+const char *verify_moves(Gen *g);                    /* likewise */
 const char *verify_ctas(Gen *g);                     /* likewise */
 const char *verify_matrices(Gen *g);                 /* after shard */
 const char *verify_exchange(Gen *g);                 /* of matrices, after unroll */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_faults_sizes.c: plants of wrong sizes, for test_faults.c: of buffers and of
- * loops. In: a plan. Out: the same plan, wrong. */
+/* test_faults_sizes.c: plants of wrong sizes, for test_faults.c: of buffers, of loops, of
+ * what collectives carry. In: a plan. Out: the same plan, wrong. */
 #include "test_faults.h"
 
 /* ---- buffers --------------------------------------------------------------------- */
@@ -105,4 +105,38 @@ bool plant_peers_at_local(Gen *g, uint64_t *r)
         }
     }
     return false;
+}
+
+/* ---- collectives ----------------------------------------------------------------- */
+
+static Instr *collective(Gen *g, uint64_t *r)
+{
+    static const InsKind kinds[] = {INS_ALL_GATHER, INS_REDUCE_SCATTER, INS_ALL_REDUCE,
+                                    INS_GATHER_UPDATED};
+    return find_ins(g, r, kinds[choose(r, sizeof kinds / sizeof *kinds)]);
+}
+
+bool plant_more_elems(Gen *g, uint64_t *r)
+{
+    Instr *i = collective(g, r);
+    if (i)
+        i->elems += GRAIN_ELEMS;
+    return i != NULL;
+}
+
+bool plant_moved_dtype(Gen *g, uint64_t *r)
+{
+    Instr *i = collective(g, r);
+    if (i)
+        i->dtype = i->dtype == DT_BF16 ? DT_F32 : DT_BF16;
+    return i != NULL;
+}
+
+bool plant_moved_less(Gen *g, uint64_t *r)
+{
+    static const InsKind kinds[] = {INS_NORM_REDUCE, INS_LARGEST_REDUCE};
+    Instr *i = choose(r, 2) ? collective(g, r) : find_ins(g, r, kinds[choose(r, 2)]);
+    if (i)
+        i->moved_bytes -= dtype_bytes(DT_F32);
+    return i != NULL;
 }
