@@ -11,6 +11,7 @@ const char *verify_split(Gen *g);
 const char *verify_legs(Gen *g); /* after span */
 const char *verify_shard(Gen *g);
 const char *verify_policy(Gen *g);
+const char *verify_again(Gen *g);                    /* part of verify_policy */
 const char *verify_unroll(Gen *g);
 const char *verify_order(Gen *g);                    /* part of verify_unroll */
 const char *verify_prefetch(Gen *g);                 /* part of verify_unroll */
