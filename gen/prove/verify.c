@@ -86,13 +86,8 @@ static const char *check_bindings(Gen *g)
     return NULL;
 }
 
-static int max_int(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* Every span has its operands: the weights it reads and the gradients it writes are
- * bound, and its arguments are buffers. */
+ * bound. */
 static const char *check_span(Gen *g, const Instr *i, int *next_binding)
 {
     const Program *p = &g->prog;
@@ -119,18 +114,6 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
             return gen_printf(g, "%s: %s is not bound", ins_label(g, i),
                               c->params.items[q].name);
         }
-    }
-    for (int a = 0; a < s->n_args; a++) {
-        int needs = s->args[a].kind == ARG_IN        ? i->in
-                    : s->args[a].kind == ARG_OUT     ? i->out
-                    : s->args[a].kind == ARG_DIN     ? i->d_in
-                    : s->args[a].kind == ARG_DOUT    ? i->d_out
-                    : s->args[a].kind == ARG_SAVED   ? max_int(i->saved, i->dropped)
-                    : s->args[a].kind == ARG_SCRATCH ? i->scratch
-                    : s->args[a].kind == ARG_LOGITS  ? i->logits
-                                                     : 0;
-        if (needs < 0)
-            return gen_printf(g, "%s: argument %d has no buffer", ins_label(g, i), a);
     }
     return NULL;
 }
@@ -328,6 +311,9 @@ const char *verify_unroll(Gen *g)
         }
     }
     bad = bad ? bad : verify_operands(g);
+    bad = bad ? bad : verify_spans(g);
+    bad = bad ? bad : verify_sizes(g);
+    bad = bad ? bad : verify_moves(g);
     for (int s = 0; s < g->segments.count && !bad; s++)
         bad = check_segment_sync(g, &g->segments.items[s]);
     bad = bad ? bad : check_eval(g);

@@ -11,12 +11,16 @@ const char *verify_split(Gen *g);
 const char *verify_legs(Gen *g); /* after span */
 const char *verify_shard(Gen *g);
 const char *verify_policy(Gen *g);
+const char *verify_again(Gen *g);                    /* part of verify_policy */
 const char *verify_unroll(Gen *g);
 const char *verify_order(Gen *g);                    /* part of verify_unroll */
 const char *verify_prefetch(Gen *g);                 /* part of verify_unroll */
 const char *verify_saved(Gen *g, const Instr *span); /* likewise */
 const char *verify_room(Gen *g, const Instr *span);  /* likewise */
 const char *verify_operands(Gen *g);                 /* likewise */
+const char *verify_spans(Gen *g);                    /* likewise */
+const char *verify_sizes(Gen *g);                    /* likewise */
+const char *verify_moves(Gen *g);                    /* likewise */
 const char *verify_ctas(Gen *g);                     /* likewise */
 const char *verify_matrices(Gen *g);                 /* after shard */
 const char *verify_exchange(Gen *g);                 /* of matrices, after unroll */

@@ -3,6 +3,7 @@
  * their owners after shard, their exchange after unroll. In: matrices, batches,
  * instructions. Out: NULL or what is wrong. Derived again from the parameters, in another
  * way than matrices.c does. */
+#include "ops/ops.h"
 #include "plan/plan.h"
 #include "prove/verify.h"
 
@@ -124,11 +125,15 @@ static bool writes(const Instr *i, int buffer)
     return false;
 }
 
-/* Beside the kernel's workspace there is room for the matrix that was stored as boxes. */
+/* Beside the kernel's workspace there is room for the matrix that was stored as boxes;
+ * and there is room for what travels to its owner. */
 static bool has_room(const Gen *g, const Batch *b, const Instr *i)
 {
     const int64_t align = ARENA_ALIGN_BYTES;
     const int64_t whole_at = (b->workspace_bytes + align - 1) / align * align;
+    const int64_t owned = b->owned_elems * dtype_bytes(ops_acc_dtype(g));
+    if (i->to >= 0 && g->prog.bufs.items[i->to].bytes < owned)
+        return false;
     return i->with >= 0 &&
            g->prog.bufs.items[i->with].bytes >=
                (b->whole_bytes ? whole_at + b->whole_bytes : b->workspace_bytes);

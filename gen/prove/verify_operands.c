@@ -153,7 +153,7 @@ const char *verify_operands(Gen *g)
         const Instr *i = &p->ins.items[id];
         int matched = 0;
         bad = check_order(g, i);
-        if (i->kind == INS_SPAN) /* check_span does these */
+        if (i->kind == INS_SPAN) /* verify_spans does these */
             continue;
         for (const Want *w = wants[i->kind]; w->kinds && !bad; w++)
             bad = check_row(g, i, w, has, &matched);

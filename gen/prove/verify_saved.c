@@ -66,9 +66,24 @@ static bool filled_by_all(Gen *g, const Instr *i)
     return true;
 }
 
+/* A block reads the boundary that the previous block's forward wrote, and, in its
+ * backward, the gradient that the next block's backward wrote. */
+static const char *check_boundary(Gen *g, const Instr *i, const SpanArg *arg,
+                                  const Instr *w)
+{
+    if (arg->kind == ARG_IN &&
+        (!w || w->block != i->block - 1 || w->phase != PHASE_FORWARD))
+        return gen_printf(g, "%s: its input is not what the block before made",
+                          ins_label(g, i));
+    if (arg->kind == ARG_DOUT &&
+        (!w || w->block != i->block + 1 || w->phase != PHASE_BACKWARD))
+        return gen_printf(g, "%s: the gradient that it reads is not the next block's",
+                          ins_label(g, i));
+    return NULL;
+}
+
 /* What the backward of a block needs from its forward is live or recomputed: the block's
- * last forward run filled the slab that it finds, and read the boundary that the previous
- * block wrote, once; and no loss counts twice. */
+ * last forward run filled the slab that it finds; and no loss counts twice. */
 const char *verify_saved(Gen *g, const Instr *i)
 {
     const Program *p = &g->prog;
@@ -78,18 +93,18 @@ const char *verify_saved(Gen *g, const Instr *i)
         const SpanArg *arg = &s->args[a];
         bool made = arg->kind == ARG_SAVED || arg->kind == ARG_OUT;
         int buffer = arg->kind == ARG_IN      ? i->in + arg->index
+                     : arg->kind == ARG_DOUT  ? i->d_out + arg->index
                      : arg->kind == ARG_SAVED ? i->saved
                      : arg->kind == ARG_OUT   ? i->out + arg->index
                                               : -1;
         const Instr *w = writer_before(p, i, buffer);
+        const char *bad;
         const Value *lost;
         if (i->phase == PHASE_RECOMPUTE && arg->kind == ARG_LOSS)
             return gen_printf(g, "%s counts its loss twice", ins_label(g, i));
-        if (arg->kind == ARG_IN &&
-            (!w || w->block != i->block - 1 || w->phase != PHASE_FORWARD)) {
-            return gen_printf(g, "%s: its input is not what the block before made",
-                              ins_label(g, i));
-        }
+        bad = check_boundary(g, i, arg, w);
+        if (bad)
+            return bad;
         lost = NULL;
         if (i->phase == PHASE_BACKWARD && arg->kind == ARG_SAVED && i->dropped >= 0)
             lost = dropped_and_lost(g, i);

@@ -95,6 +95,21 @@ static const char *verify_keys(Gen *g, const Segment *s)
     return NULL;
 }
 
+/* Shards are equal and end at grains, and hold all parameters in the fewest grains. */
+static const char *check_size(Gen *g, const Segment *s, int64_t end)
+{
+    const int64_t row = s->shards * GRAIN_ELEMS;
+    if (end > s->elems)
+        return gen_printf(g, "segment %s: a parameter ends outside", s->name);
+    if (s->shard_elems * s->shards != s->elems || s->shard_elems % GRAIN_ELEMS != 0 ||
+        s->shard_elems <= 0)
+        return gen_printf(g, "segment %s: shards are unequal or off the grain", s->name);
+    if (s->elems - end >= row)
+        return gen_printf(g, "segment %s has %lld elements for %lld", s->name,
+                          (long long)s->elems, (long long)end);
+    return NULL;
+}
+
 static const char *verify_segment(Gen *g, const Segment *s)
 {
     const Param **in = gen_alloc(g, sizeof *in * (size_t)(g->params.count + 1));
@@ -118,14 +133,23 @@ static const char *verify_segment(Gen *g, const Segment *s)
                  (in[i]->decl->dim[0] + (in[i]->axes ? in[i]->sections.pad : 0))) /
                 (INT64_C(1) << __builtin_popcount(in[i]->axes));
     }
-    if (n != s->n_params || used != s->used_elems)
+    bool listed = n == s->n_params && used == s->used_elems;
+    for (int i = 0; i < n && listed; i++)
+        listed = s->params[i] == in[i]->id;
+    if (!listed)
         return gen_printf(g, "segment %s lists other parameters than lie in it", s->name);
-    if (end > s->elems)
-        return gen_printf(g, "segment %s: a parameter ends outside", s->name);
-    if (s->shard_elems * s->shards != s->elems || s->shard_elems % GRAIN_ELEMS != 0 ||
-        s->shard_elems <= 0)
-        return gen_printf(g, "segment %s: shards are unequal or off the grain", s->name);
-    return NULL;
+    return check_size(g, s, end);
+}
+
+/* A unit lists the segments that are its own, and all of them. */
+static bool lists_segments(const Gen *g, const Unit *u)
+{
+    int n = 0;
+    for (int i = 0; i < g->segments.count; i++)
+        if (g->segments.items[i].unit == u->id &&
+            (n >= u->n_segments || u->segments[n++] != i))
+            return false;
+    return n == u->n_segments;
 }
 
 /* Every piece is in at most one unit, the unit lists it, and holds its own parameters. */
@@ -135,6 +159,8 @@ static const char *verify_units(Gen *g)
     for (int i = 0; i < g->units.count; i++) {
         const Unit *u = &g->units.items[i];
         listed += u->n_pieces;
+        if (!lists_segments(g, u))
+            return gen_printf(g, "unit %s lists other segments than its own", u->name);
         for (int k = 0; k < u->n_pieces; k++) {
             const PieceRef *a = &u->pieces[k], *z = &u->pieces[k ? k - 1 : 0];
             if (k && a->block * 64 + a->piece <= z->block * 64 + z->piece)
@@ -224,7 +250,7 @@ const char *verify_policy(Gen *g)
                 s->name);
         }
     }
-    return NULL;
+    return verify_again(g);
 }
 
 /* The two hops of a sum add the ranks' parts in the order of their numbers in the group,

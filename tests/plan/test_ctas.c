@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_ctas: limits of sums to some multiprocessors (unroll_ctas.c). Where they may not
  * be there are none: in the library's order, across nodes, beside meets, on CPUs, on one
- * rank. Faults are planted in a plan that has some; the checker must name each. */
+ * rank. Faults are planted in a plan that has some; the checker must name each. So must
+ * it if parts of other ranks have too little room. */
 #include "test_models.h"
 
 #include "prove/verify.h"
@@ -73,6 +74,19 @@ static void test_limit_faults(Gen *g)
     models_check(verify_ctas(g) != NULL, "links of a thousandth are not noticed");
 }
 
+/* Parts of other ranks find room, and their sum is made of all that they send. */
+static void test_room(Gen *g)
+{
+    const char *bad;
+
+    for (int b = 0; b < g->prog.bufs.count; b++)
+        if (g->prog.bufs.items[b].kind == BUF_STAGING)
+            g->prog.bufs.items[b].bytes /= 2;
+    bad = verify_unroll(g);
+    models_check(bad && strstr(bad, "parts of other ranks"),
+                 "half the room for parts: %s", bad ? bad : "not noticed");
+}
+
 void test_ctas(const char *folder)
 {
     const char *const cuda = "target=cuda{}", *const four = "mesh={shard=4}";
@@ -83,6 +97,7 @@ void test_ctas(const char *folder)
 
     models_check(limited(g) > 0, "no sum has a limit");
     test_limit_faults(g);
+    test_room(plan(folder, cuda, four, "leaves=4"));
     g = plan(folder, cuda, "mesh={replicate=4}", "leaves=4");
     models_check(limited(g) > 0, "no sum over copies has a limit");
     g = plan(folder, cuda, four, "reduction=\"library\"");

@@ -24,98 +24,6 @@ int choose(uint64_t *r, int n)
     return n > 0 ? (int)(synth_random(r) % (uint64_t)n) : -1;
 }
 
-/* ---- shard ----------------------------------------------------------------------- */
-
-static bool plant_param_overlap(Gen *g, uint64_t *r)
-{
-    for (int tries = 0; tries < 20; tries++) {
-        Segment *s = &g->segments.items[choose(r, g->segments.count)];
-        if (s->n_params > 1) {
-            g->params.items[s->params[1]].offset_elems = 0;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool plant_param_off_grain(Gen *g, uint64_t *r)
-{
-    g->params.items[choose(r, g->params.count)].offset_elems += 8;
-    return true;
-}
-
-static bool plant_unequal_shards(Gen *g, uint64_t *r)
-{
-    g->segments.items[choose(r, g->segments.count)].elems += GRAIN_ELEMS;
-    return true;
-}
-
-static bool plant_param_lost(Gen *g, uint64_t *r)
-{
-    Segment *s = &g->segments.items[choose(r, g->segments.count)];
-    s->n_params--;
-    return true;
-}
-
-static bool plant_frozen(Gen *g, uint64_t *r)
-{
-    g->segments.items[choose(r, g->segments.count)].trainable = false;
-    return true;
-}
-
-static bool plant_other_dtype(Gen *g, uint64_t *r)
-{
-    Segment *s = &g->segments.items[choose(r, g->segments.count)];
-    s->dtype = s->dtype == DT_F32 ? DT_BF16 : DT_F32;
-    return true;
-}
-
-/* Two segments of a unit, said to be alike. */
-static bool plant_one_key(Gen *g, uint64_t *r)
-{
-    (void)r;
-    for (int i = 1; i < g->segments.count; i++) {
-        Segment *a = &g->segments.items[i - 1], *b = &g->segments.items[i];
-        if (a->unit == b->unit && a->trainable == b->trainable) {
-            b->dtype = a->dtype;
-            b->gathered = a->gathered;
-            for (int k = 0; k < b->n_params; k++) {
-                g->params.items[b->params[k]].decl->dtype = a->dtype;
-                g->params.items[b->params[k]].decl->gathered = a->gathered;
-            }
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Parts along an axis whose ranks compute leaves of their own. */
-static bool plant_cut_along_data(Gen *g, uint64_t *r)
-{
-    Segment *s = &g->segments.items[choose(r, g->segments.count)];
-    s->axes = g->model.mesh.data;
-    for (int k = 0; k < s->n_params; k++)
-        g->params.items[s->params[k]].axes = s->axes;
-    return s->axes != 0;
-}
-
-static bool plant_half_held(Gen *g, uint64_t *r)
-{
-    Param *p = &g->params.items[choose(r, g->params.count)];
-    p->held_elems /= 2;
-    g->segments.items[p->segment].used_elems -= p->elems - p->held_elems;
-    return true;
-}
-
-/* The copies' groups are those of one copy. */
-static bool plant_copies_mixed(Gen *g, uint64_t *r)
-{
-    Segment *s = &g->segments.items[choose(r, g->segments.count)];
-    bool mixed = s->across && s->within;
-    s->across = mixed ? s->within : s->across;
-    return mixed;
-}
-
 /* ---- unroll ---------------------------------------------------------------------- */
 
 Instr *find_ins(Gen *g, uint64_t *r, InsKind kind)
@@ -477,6 +385,9 @@ static const Fault faults[] = {
     {"parts along data", plant_cut_along_data, verify_shard, false, 0, 0},
     {"half a parameter", plant_half_held, verify_shard, false, 0, 0},
     {"copies mixed", plant_copies_mixed, verify_shard, false, 0, 0},
+    {"a parameter listed twice", plant_param_twice, verify_shard, false, 0, 0},
+    {"another unit's segment", plant_other_segment, verify_shard, false, 0, 0},
+    {"shards larger than needed", plant_larger_shards, verify_shard, false, 0, 0},
     {"late gather", plant_late_gather, verify_unroll, false, 0, 0},
     {"gather too early", plant_early_gather, verify_unroll, false, 0, 0},
     {"binding at the wrong place", plant_wrong_binding, verify_unroll, true, 0, 0},
@@ -496,6 +407,27 @@ static const Fault faults[] = {
     {"an access of another kind", plant_read_for_write, verify_unroll, false, 0, 0},
     {"a sum in another order", plant_other_order, verify_unroll, true, 0, 0},
     {"update before the norm", plant_early_update, verify_unroll, false, 0, 0},
+    {"a first gradient that adds", plant_first_adds, verify_unroll, true, 0, 0},
+    {"a later gradient that stores", plant_later_stores, verify_unroll, true, 0, 0},
+    {"a gradient from elsewhere", plant_grad_from_elsewhere, verify_unroll, true, 0, 0},
+    {"weights read in gradients", plant_weights_of_gradient, verify_unroll, true, 0,
+     STATE},
+    {"an access of a span left out", plant_span_access_lost, verify_unroll, false, 0, 0},
+    {"a span's read for a write", plant_span_access_other, verify_unroll, false, 0, 0},
+    {"a span that peers read", plant_span_peers, verify_unroll, false, 0, 0},
+    {"another call's scratch", plant_other_scratch, verify_unroll, false, 0, 0},
+    {"less state", plant_less_state, verify_unroll, false, 0, 0},
+    {"less room for weights", plant_less_gathered, verify_unroll, false, 0, 0},
+    {"less room for shared data", plant_less_shared, verify_unroll, false, 0, 0},
+    {"fewer levels of partial sums", plant_less_levels, verify_unroll, false, 0, 0},
+    {"more rounds", plant_more_rounds, verify_unroll, false, 0, 0},
+    {"more micro-batches of a leaf", plant_more_micro_batches, verify_unroll, false, 0,
+     0},
+    {"state that is not persistent", plant_state_in_passing, verify_unroll, false, 0, 0},
+    {"peers in a local buffer", plant_peers_at_local, verify_unroll, false, 0, 0},
+    {"more elements moved", plant_more_elems, verify_unroll, false, 0, 0},
+    {"another dtype moved", plant_moved_dtype, verify_unroll, false, 0, 0},
+    {"fewer bytes moved", plant_moved_less, verify_unroll, false, 0, 0},
     {"wait cycle", plant_cycle, verify_schedule, false, 0, 0},
     {"no wait for a gather", plant_no_gather_wait, verify_schedule, true, 0, 0},
     {"no wait for a gradient", plant_no_grad_wait, verify_schedule, true, 0, 0},

@@ -132,6 +132,16 @@ static void no_room_beside(Gen *g)
     buffer(g, BUF_WORKSPACE, 0)->bytes--;
 }
 
+static void no_room_for_owned(Gen *g)
+{
+    buffer(g, BUF_OWNED, 0)->bytes--;
+}
+
+static void fewer_second_moments(Gen *g)
+{
+    buffer(g, BUF_MOMENT2, 0)->bytes -= OTHERS_ALIGN_ELEMS * 4;
+}
+
 typedef struct Fault {
     const char *name;
     void (*plant)(Gen *g);
@@ -147,6 +157,8 @@ static const Fault faults[] = {
     {"a batch that is not sent", not_sent, verify_unroll, false},
     {"a batch that does not come back", not_back, verify_unroll, false},
     {"a step before its momentum", step_first, verify_unroll, false},
+    {"no room for owned matrices", no_room_for_owned, verify_unroll, false},
+    {"fewer second moments", fewer_second_moments, verify_unroll, false},
     {"results of a copy's ranks only", back_in_copy, verify_schedule, false},
     {"no wait for what owners read", no_wait_for_owners, verify_schedule, true},
     {"no wait for results", no_wait_for_results, verify_schedule, true},

@@ -109,52 +109,6 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
     }
 }
 
-/* Faults planted where values are computed again: the checker or the bits show each. */
-static void test_again(const char *folder, const char *wrap)
-{
-    const char *sets[] = {"mesh={shard=2}", "recompute=cheap", wrap, NULL};
-    Gen *g = models_open(folder, "small_llama", sets);
-    Interpretation want, got;
-    Instr *i = NULL;
-    Span *s = NULL;
-    int again, n;
-    models_plan(g, NULL);
-    want = models_run(g, 1);
-    for (int id = 0; id < g->prog.ins.count && !i; id++) {
-        bool back = g->prog.ins.items[id].phase == PHASE_RECOMPUTE;
-        i = back && g->prog.ins.items[id].dropped >= 0 ? &g->prog.ins.items[id] : NULL;
-    }
-    models_check(i, "recompute=cheap, %s: nothing is computed again", wrap);
-    if (!i)
-        return;
-    models_check((i->piece >= 0) == g->blocks.items[i->block].cut, "%s: of which piece?",
-                 wrap);
-    s = (Span *)ins_span(g, i);
-    n = s->n_nodes;
-    s->n_nodes = n - 1; /* one kernel is forgotten */
-    models_check(verify_unroll(g), "%s: a value that is not made again is not noticed",
-                 wrap);
-    got = models_run(g, 1);
-    models_check(!same_state(&want, &got), "%s: and no bit shows it", wrap);
-    s->n_nodes = n;
-    models_check(!verify_unroll(g), "%s: and back", wrap);
-    again = i->dropped;
-    for (int id = 0; id < i->id; id++) { /* what it makes goes where the forward's went */
-        const Instr *first = &g->prog.ins.items[id];
-        bool it = first->kind == INS_SPAN && first->block == i->block &&
-                  first->variant == i->variant;
-        i->dropped = it ? first->dropped : i->dropped;
-    }
-    for (int a = 0; a < i->n_access; a++) {
-        i->access[a].buffer =
-            i->access[a].buffer == again ? i->dropped : i->access[a].buffer;
-    }
-    models_check(verify_unroll(g),
-                 "values computed again into the wrong slab are not noticed");
-    got = models_run(g, 1);
-    models_check(!same_state(&want, &got), "and no bit shows it");
-}
-
 /* reduction = "library": other sums than the tree's, the same for every choice that is
  * still outside the hash. */
 static void test_library(const char *folder)
@@ -312,8 +266,7 @@ int main(int argc, char **argv)
     test_library(argv[1]);
     test_memory(argv[1]);
     test_tied(argv[1]);
-    test_again(argv[1], "wrap=1");
-    test_again(argv[1], "wrap=by_size(1)");
+    test_again(argv[1]);
     test_matrices(argv[1]);
     test_ctas(argv[1]);
     printf("%d passed, %d failed\n", models_passed, models_failed);

@@ -25,6 +25,7 @@ enum { MODELS_WRAPS = 13 };
 extern const char *const models_wraps[MODELS_WRAPS];
 extern int models_passed, models_failed;
 
+void test_again(const char *folder);    /* values that are not kept but made again */
 void test_ctas(const char *folder);     /* sums limited to some multiprocessors */
 void test_matrices(const char *folder); /* those that an optimizer treats whole */
 

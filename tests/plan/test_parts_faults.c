@@ -166,6 +166,16 @@ static bool plant_unseen(Gen *g)
     return false;
 }
 
+/* A meet brings the parts of one rank less. */
+static bool plant_less_met(Gen *g)
+{
+    Instr *i = joint(g);
+
+    if (i)
+        i->moved_bytes /= 2;
+    return i != NULL;
+}
+
 /* ---- the faults ------------------------------------------------------------------ */
 
 static const Fault faults[] = {
@@ -188,6 +198,7 @@ static const Fault faults[] = {
     {"a span that joins no ranks", plant_alone, verify_schedule, "does not join", true},
     {"an access of peers unsaid", plant_unseen, verify_schedule, "read values unseen",
      false},
+    {"a meet that brings half", plant_less_met, verify_unroll, " brings ", false},
 };
 
 static void judge(Gen *g, const Fault *f, const Interpretation *want)
