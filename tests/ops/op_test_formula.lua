@@ -18,7 +18,7 @@ local function arithmetic(dtype)
         div = function(x, y) return rounded(x / y) end,
         sqrt = function(x) return rounded(math.sqrt(x)) end,
     }
-    for _, name in ipairs { "exp", "log", "tanh", "sigmoid" } do
+    for _, name in ipairs { "exp", "log", "tanh", "sigmoid", "softplus" } do
         a[name] = function(x) return host.apply(name, dtype, x, host.cuda) end
     end
     return a
