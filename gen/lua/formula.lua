@@ -376,6 +376,9 @@ end
 function formula.plain(node) return formula.text(node, plain) end
 
 
+-- Operations whose results changed, by the names that they have in hashes since: NaN is kept.
+local hashed = { max = "max2", min = "min2", rmax = "rmax2" }
+
 -- As the numerics hash has it, one operation a line: leaf(node) names leaves by their place.
 function formula.canonical(nodes, leaf)
   local order, line, lines = formula.order(nodes), {}, {}
@@ -387,7 +390,7 @@ function formula.canonical(nodes, leaf)
       line[node] = leaf(node)
     else
       for i, child in ipairs(node) do parts[i] = line[child] end
-      lines[#lines + 1] = node.op .. (node.cmp or node.n and fmt("%d", node.n) or "") .. " "
+      lines[#lines + 1] = (hashed[node.op] or node.op) .. (node.cmp or node.n and fmt("%d", node.n) or "") .. " "
         .. concat(parts, " ")
       line[node] = fmt("%%%d", #lines)
     end
@@ -417,8 +420,8 @@ function formula.evaluate(order, leaf, arithmetic, known)
     elseif op == "in" or op == "attr" or op == "cols" then value[node] = leaf(node)
     elseif op == "neg" then value[node] = -a
     elseif op == "abs" then value[node] = a < 0 and -a or a
-    elseif op == "max" then value[node] = a > b and a or b
-    elseif op == "min" then value[node] = a < b and a or b
+    elseif op == "max" then value[node] = (a > b or a ~= a) and a or b
+    elseif op == "min" then value[node] = (a < b or a ~= a) and a or b
     elseif op == "select" then
       value[node] = holds(node.cmp, a, b) and value[node[3]] or value[node[4]]
     elseif op == "pow" then

@@ -8,8 +8,9 @@
 -- that of max(x).
 --
 -- At a tie max, min and select give the whole derivative to one side, the second; abs has the
--- slope 0 at 0, and comparisons have no derivative. So relu and abs have PyTorch's slopes at 0. But smooth
--- functions made of these could have wrong ones there: softplus has a rule of its own.
+-- slope 0 at 0, and comparisons have no derivative. So relu and abs have PyTorch's slopes at 0. But
+-- smooth functions made of these could have wrong ones there: softplus has a rule of its own. Where
+-- max or min is NaN, both sides have the derivative, so that no NaN is hidden.
 
 -- ---- simplest forms of sums and products --------------------------------------------------
 
@@ -114,11 +115,11 @@ local rules = {
   end,
   max = function(b, n, d)
     local zero = b:num(0)
-    return b:select(">", n[1], n[2], d, zero), b:select(">", n[1], n[2], zero, d)
+    return b:select("<=", n[1], n[2], zero, d), b:select(">", n[1], n[2], zero, d)
   end,
   min = function(b, n, d)
     local zero = b:num(0)
-    return b:select("<", n[1], n[2], d, zero), b:select("<", n[1], n[2], zero, d)
+    return b:select(">=", n[1], n[2], zero, d), b:select("<", n[1], n[2], zero, d)
   end,
   rsum = function(_, _, d) return d end,
   rmax = function(b, n, d)

@@ -349,6 +349,16 @@ template <typename T> RT_DEVICE T rt_warp_max(T v)
     return v;
 }
 
+/* NaN if a lane has it, where rt_warp_max may skip it. */
+template <typename T> RT_DEVICE T rt_warp_max_or_nan(T v)
+{
+    for (int apart = 16; apart > 0; apart /= 2) {
+        const T other = rt_shuffle_xor(v, apart);
+        v = v > other || v != v ? v : other;
+    }
+    return v;
+}
+
 /* The sum over a block of `threads`, on every thread: warps in order, added one after the other.
  * part: shared memory for one value per warp; free again when the call returns. */
 template <int threads, typename T> RT_DEVICE T rt_block_sum(T v, T *part)

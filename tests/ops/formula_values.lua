@@ -25,10 +25,34 @@ local wanted = {
     { "min(x, g)", { x = 2, g = 2 }, 2, { x = 0, g = 1 } },
     { "select(x < g, x, g)", { x = 2, g = 2 }, 2, { x = 0, g = 1 } },
     { "square(relu(x))", { x = 0 }, 0, { x = 0 } },
+    -- NaN stays NaN, and so does its gradient: a step with one is skipped
+    { "relu(x)", { x = nan }, nan, { x = 1 } },
+    { "square(relu(x))", { x = nan }, nan, { x = nan } },
+    { "relu(x)", { x = -inf }, 0, { x = 0 } },
+    { "max(0, x)", { x = nan }, nan, { x = 1 } },
+    { "max(x, g)", { x = nan, g = 1 }, nan, { x = 1, g = 1 } },
+    { "max(x, g)", { x = 1, g = nan }, nan, { x = 1, g = 1 } },
+    { "min(x, g)", { x = nan, g = 1 }, nan, { x = 1, g = 1 } },
+    { "min(x, g)", { x = 1, g = nan }, nan, { x = 1, g = 1 } },
+    { "min(x, 3)", { x = nan }, nan, { x = 1 } },
+    { "max(x, g)", { x = inf, g = -inf }, inf, { x = 1, g = 0 } },
+    { "abs(x)", { x = nan }, nan, {} },
 }
 
-local formula = dofile(root .. "/gen/lua/formula.lua")
-local gradient = dofile(root .. "/gen/lua/formula_grad.lua")
+-- Formula, a row of x, the row that it gives.
+local rows = {
+    { "x - max(x)", { 1, 3, 2 }, { -2, 0, -1 } },
+    { "min(max(x), x)", { 1, nan, 3 }, { nan, nan, nan } },
+    { "max(x) * x", { nan, 1 }, { nan, nan } },
+    { "max(x) * x", { 1, nan }, { nan, nan } },
+}
+
+local tools = {}
+for _, part in ipairs { "grad", "kernel", "rows", "sums", "rule" } do
+    tools[part] = dofile(root .. "/gen/lua/formula_" .. part .. ".lua")
+end
+tools.formula = dofile(root .. "/gen/lua/formula.lua")
+local formula, gradient = tools.formula, tools.grad
 local failed = 0
 
 local function near(got, want)
@@ -62,5 +86,12 @@ for _, row in ipairs(wanted) do
         check("d/d" .. name .. " of " .. at, value_of(of, inputs), slope + 0.0)
     end
 end
-print(("formula_values: %d formulas, %d mistakes"):format(#wanted, failed))
+for _, row in ipairs(rows) do
+    local n = { t = 1, d = #row[2], x = row[2], y = {}, round = function(_, v) return v end }
+    dofile(root .. "/gen/lua/op_map.lua")({ y = row[1] }, "row", tools).rule.reference(n)
+    for j, want in ipairs(row[3]) do
+        check(("element %d of %s"):format(j, row[1]), n.y[j], want + 0.0)
+    end
+end
+print(("formula_values: %d formulas, %d mistakes"):format(#wanted + #rows, failed))
 os.exit(failed == 0 and 0 or 1)

@@ -86,10 +86,10 @@ BEGIN {
         inputs = all[shape]
         first = shape == 4 ? "gate" : "x"
         text = first " * 0.5 + " formula(2 + random(3))
-        if (i <= 3 && !chained) { # what the planted faults of formulas.sh need, whatever the seed
+        if (i <= 4 && !chained) { # what the planted faults of formulas.sh need, whatever the seed
             shape = 2
             first = "x"
-            text = i == 1 ? "x * 0.5 + tanh(g) / (1 + square(x)) + max(x, g) - (g - (x - g)) + mean(x * g) + rms(1 + square(mean(g)))" : i == 2 ? "x + x * (g - g)" : "g * 0.5 + softplus(x)"
+            text = i == 1 ? "x * 0.5 + tanh(g) / (1 + square(x)) + max(x, g) - (g - (x - g)) + mean(x * g) + rms(1 + square(mean(g)))" : i == 2 ? "x + x * (g - g)" : i == 3 ? "g * 0.5 + softplus(x)" : "g * 0.5 + max(x, g)"
         }
         if (length(text) > 900) text = first " * " first
         if (chained) text = "softcap(0.25 * (" all_of(shape) ") + " text ", 3)"
@@ -98,7 +98,7 @@ BEGIN {
         system("mkdir -p " folder)
         file = folder "/op.lua"
         printf "return op.map {%s y = \"%s\",\n    cases = function(r) return { t = r(%s, 3), d = r(%s, 21)%s } end }\n", parts, text,
-            i == 3 ? 2 : 1, i == 3 ? 7 : 1, zeros(shape, text) > file
+            i == 3 || i == 4 ? 2 : 1, i == 3 || i == 4 ? 7 : 1, zeros(shape, text) > file
         close(file)
     }
 }
