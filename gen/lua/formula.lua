@@ -376,8 +376,9 @@ end
 function formula.plain(node) return formula.text(node, plain) end
 
 
--- Operations whose results changed, by the names that they have in hashes since: NaN is kept.
-local hashed = { max = "max2", min = "min2", rmax = "rmax2" }
+-- Operations whose results changed, by the names that they have in hashes since: NaN is kept, and
+-- abs(-0.0) is 0.0.
+local hashed = { abs = "abs2", max = "max2", min = "min2", rmax = "rmax2" }
 
 -- As the numerics hash has it, one operation a line: leaf(node) names leaves by their place.
 function formula.canonical(nodes, leaf)
@@ -419,7 +420,7 @@ function formula.evaluate(order, leaf, arithmetic, known)
     if op == "num" then value[node] = arithmetic.num(node.value)
     elseif op == "in" or op == "attr" or op == "cols" then value[node] = leaf(node)
     elseif op == "neg" then value[node] = -a
-    elseif op == "abs" then value[node] = a < 0 and -a or a
+    elseif op == "abs" then value[node] = a > 0 and a or 0.0 - a -- 0.0 of -0.0
     elseif op == "max" then value[node] = (a > b or a ~= a) and a or b
     elseif op == "min" then value[node] = (a < b or a ~= a) and a or b
     elseif op == "select" then

@@ -54,7 +54,7 @@ local function writer(formula, at, names)
       if node.op == "in" then return node.name .. at end
     end,
     call = function(name, texts)
-      if name == "abs" then return fmt("(%s < 0 ? -%s : %s)", texts[1], texts[1], texts[1]) end
+      if name == "abs" then return fmt("(%s > 0 ? %s : 0 - %s)", texts[1], texts[1], texts[1]) end
       if rounded[name] then return fmt(rounded[name], texts[1]) end
       return fmt("rt_%s${_f}(%s)", name, concat(texts, ", "))
     end,
