@@ -92,7 +92,7 @@ local function random_data(value)
 end
 
 -- What several ops' cases make alike.
-local make = host.part "op_test_make" { integer = integer }
+local make = host.part "op_test_make" { integer = integer, golden = host.golden }
 
 -- For t tokens in sequences of seq: where in it the document of each token begins.
 function make.starts(t, seq)
