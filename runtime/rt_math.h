@@ -10,6 +10,7 @@
  *                                              vectorises, the same with and without F16C
  *    rt_expf, rt_sigmoidf, rt_tanhf, rt_logf   float, at most 2.5 ulp; loops vectorise
  *    rt_exp, rt_sigmoid, rt_tanh, rt_log       double, likewise
+ *    rt_softplusf, rt_softplus                 log(1 + exp(x)), likewise
  *    rt_sin, rt_cos                            double, for |x| up to 2^20
  *    rt_sqrtf, rt_sqrt                         correctly rounded, as in IEEE 754; loops
  *                                              vectorise under -fno-math-errno
@@ -320,6 +321,20 @@ RT_ALWAYS double rt_log(double x)
 RT_ALWAYS float rt_logf(float x)
 {
     return (float)rt_log((double)x);
+}
+
+/* max(x, 0) + log(1 + e), e = exp(-|x|). The last term has what 1 + e lost of e: all of it where e is
+ * small, so that the result keeps its digits there. */
+RT_ALWAYS double rt_softplus(double x)
+{
+    const double e = rt_exp(x > 0 ? -x : x), u = 1.0 + e;
+    return (x <= 0 ? 0 : x) + (rt_log(u) + (e - (u - 1.0)) / u);
+}
+
+RT_ALWAYS float rt_softplusf(float x)
+{
+    const float e = rt_expf(x > 0 ? -x : x), u = 1.0f + e;
+    return (x <= 0 ? 0 : x) + (rt_logf(u) + (e - (u - 1.0f)) / u);
 }
 
 /* sin and cos of x = n pi/2 + r + tail, |r| <= pi/4, by polynomials in r^2; an odd n exchanges

@@ -69,8 +69,9 @@ const char *check_show_ref(Check *c, int ref);    /* a value in the registry */
 const char *check_type(Check *c, const Field *f); /* "an integer" */
 const char *check_example(Check *c, const Field *f, const char *path); /* "lr = 0.1" */
 
-/* synonyms.c: what to write for a field that other trainers call by another name; NULL: unknown. */
-const char *synonym_help(Gen *g, const char *path, const char *name);
+/* synonyms.c: what to write for a field that other trainers call by another name; NULL: unknown. names:
+ * of the fields there. */
+const char *synonym_help(Gen *g, const char *path, const char *name, const Words *names);
 /* The value that other trainers call by this name; NULL: unknown. */
 const char *synonym_value(Gen *g, const char *path, const char *value);
 /* The quoted values that a longer name means: "A100-SXM4-80GB"; or NULL. */

@@ -176,7 +176,7 @@ static void unknown_field(Check *c, const char *key, const Words *names, const c
     const LexField *at = lex_field(table.lex, key);
     const Set *set = find_set(c->ld, full, true);
 
-    help = synonym_help(c->g, path, key);
+    help = synonym_help(c->g, path, key, names);
     if (!help && !near && !*path && is_of_model(c, key))
         help = gen_printf(c->g, "it is a field of the model: model.%s", key);
     help = help           ? help

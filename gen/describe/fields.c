@@ -60,6 +60,18 @@ static bool get_number(Reader *r, const char *key, double *out)
     return has;
 }
 
+/* A number of characters, or of a list's values; 0 if missing. */
+static int64_t get_count(Reader *r, const char *key)
+{
+    double n = 0;
+
+    get_number(r, key, &n);
+    if (!(n >= 0 && n <= INT32_MAX) || n != (double)(int64_t)n)
+        luaL_error(r->L, "field '%s': %s must be a whole number from 0 to %d", r->row,
+                   key, INT32_MAX);
+    return (int64_t)n;
+}
+
 static bool get_bool(Reader *r, const char *key)
 {
     bool b;
@@ -159,7 +171,6 @@ static void read_later(Reader *r, Field *f)
 static Field read_row(Reader *r, const char *hash)
 {
     Field f = {.type = read_type(r)};
-    double count = 0, max_bytes = 0;
 
     check_attributes(r);
     f.doc = get_text(r, "doc");
@@ -181,8 +192,7 @@ static Field read_row(Reader *r, const char *hash)
     f.pattern = get_text(r, "pattern");
     f.pattern_doc = get_text(r, "pattern_doc");
     f.forbid = get_text(r, "forbid");
-    get_number(r, "max_bytes", &max_bytes);
-    f.max_bytes = (int64_t)max_bytes;
+    f.max_bytes = get_count(r, "max_bytes");
     f.size = get_bool(r, "size");
     f.kinds = get_words(r, "kinds");
     f.number_makes = get_text(r, "number_makes");
@@ -193,8 +203,7 @@ static Field read_row(Reader *r, const char *hash)
     f.func = get_text(r, "func");
     f.editor = get_text(r, "editor");
     f.more = get_text(r, "more");
-    get_number(r, "count", &count);
-    f.count = (int64_t)count;
+    f.count = get_count(r, "count");
     read_later(r, &f);
     if (lua_getfield(r->L, -1, "fields") == LUA_TTABLE)
         f.fields = read_rows(r, lua_gettop(r->L), f.hash);

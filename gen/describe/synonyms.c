@@ -186,16 +186,31 @@ static const struct {
 };
 #undef TABLE
 
-const char *synonym_help(Gen *g, const char *path, const char *name)
+/* Does help say "write NAME = ..." of one of these fields, or nothing of that kind? */
+static bool is_field(const char *help, const Words *names)
 {
+    const char *field = help + strlen("write ");
+    const size_t n = strncmp(help, "write ", strlen("write ")) ? 0 : strcspn(field, " ");
+
+    for (int i = 0; n && i < names->count; i++)
+        if (strlen(names->items[i]) == n && !memcmp(names->items[i], field, n))
+            return true;
+    return !n;
+}
+
+const char *synonym_help(Gen *g, const char *path, const char *name, const Words *names)
+{
+    const char *help = NULL;
+
     if (strchr(name, ' '))
         return NULL;
     if (!*path)
         return find(g, of_trainer, sizeof of_trainer / sizeof *of_trainer, name);
     for (size_t i = 0; i < sizeof of_tables / sizeof *of_tables; i++)
         if (!strcmp(path, of_tables[i].path))
-            return find(g, of_tables[i].list, of_tables[i].count, name);
-    return NULL;
+            help = find(g, of_tables[i].list, of_tables[i].count, name);
+    /* Architectures have different fields. */
+    return help && (strcmp(path, "model") != 0 || is_field(help, names)) ? help : NULL;
 }
 
 static bool has_word(const char *words, const char *word)

@@ -60,6 +60,7 @@ end
 local functions = {
   exp = { 1 }, log = { 1 }, tanh = { 1 }, sigmoid = { 1 }, sqrt = { 1 }, abs = { 1 },
   max = { 2 }, min = { 2 },
+  softplus = { 1 }, -- of max, log, exp and abs it would have no slope at 0
   sum = { 1, function(p, x) return p:call("rsum", x) end },
   mean = { 1, function(p, x) return p:call("div", p:call("rsum", x), p:call "cols") end },
   rms = { 1, function(p, x)
@@ -72,11 +73,6 @@ local functions = {
   silu = { 1, function(p, x) return p:call("mul", x, p:call("sigmoid", x)) end },
   softcap = { 2, function(p, x, c)
     return p:call("mul", c, p:call("tanh", p:call("div", x, c)))
-  end },
-  softplus = { 1, function(p, x)
-    local small = p:call("exp", p:call("neg", p:call("abs", x)))
-    return p:call("add", p:call("max", x, p:num(0)),
-                  p:call("log", p:call("add", p:num(1), small)))
   end },
   -- the tanh form: (1 + tanh(u)) / 2 is sigmoid(2 u)
   gelu = { 1, function(p, x)
@@ -380,6 +376,10 @@ end
 function formula.plain(node) return formula.text(node, plain) end
 
 
+-- Operations whose results changed, by the names that they have in hashes since: NaN is kept, and
+-- abs(-0.0) is 0.0.
+local hashed = { abs = "abs2", max = "max2", min = "min2", rmax = "rmax2" }
+
 -- As the numerics hash has it, one operation a line: leaf(node) names leaves by their place.
 function formula.canonical(nodes, leaf)
   local order, line, lines = formula.order(nodes), {}, {}
@@ -391,7 +391,7 @@ function formula.canonical(nodes, leaf)
       line[node] = leaf(node)
     else
       for i, child in ipairs(node) do parts[i] = line[child] end
-      lines[#lines + 1] = node.op .. (node.cmp or node.n and fmt("%d", node.n) or "") .. " "
+      lines[#lines + 1] = (hashed[node.op] or node.op) .. (node.cmp or node.n and fmt("%d", node.n) or "") .. " "
         .. concat(parts, " ")
       line[node] = fmt("%%%d", #lines)
     end
@@ -420,9 +420,9 @@ function formula.evaluate(order, leaf, arithmetic, known)
     if op == "num" then value[node] = arithmetic.num(node.value)
     elseif op == "in" or op == "attr" or op == "cols" then value[node] = leaf(node)
     elseif op == "neg" then value[node] = -a
-    elseif op == "abs" then value[node] = a < 0 and -a or a
-    elseif op == "max" then value[node] = a > b and a or b
-    elseif op == "min" then value[node] = a < b and a or b
+    elseif op == "abs" then value[node] = a > 0 and a or 0.0 - a -- 0.0 of -0.0
+    elseif op == "max" then value[node] = (a > b or a ~= a) and a or b
+    elseif op == "min" then value[node] = (a < b or a ~= a) and a or b
     elseif op == "select" then
       value[node] = holds(node.cmp, a, b) and value[node[3]] or value[node[4]]
     elseif op == "pow" then
@@ -445,6 +445,11 @@ formula.exact = {
   div = function(a, b) return a / b end,
   exp = math.exp, log = function(x) return math.log(x) end, sqrt = math.sqrt,
   sigmoid = function(x) return 1 / (1 + math.exp(-x)) end,
+  softplus = function(x) -- as in runtime/rt_math.h
+    local e = math.exp(x > 0 and -x or x)
+    local u = 1 + e
+    return (x <= 0 and 0.0 or x) + (math.log(u) + (e - (u - 1)) / u)
+  end,
   tanh = function(x)
     local e = math.exp(-2 * math.abs(x))
     local y = (1 - e) / (1 + e)
@@ -453,8 +458,8 @@ formula.exact = {
   end,
 }
 
-local weights = { sigmoid = 3, tanh = 5, num = 0, attr = 0, cols = 0, ["in"] = 0, round_f32 = 0,
-                  round_bf16 = 0, round_f16 = 0 }
+local weights = { sigmoid = 3, softplus = 10, tanh = 5, num = 0, attr = 0, cols = 0, ["in"] = 0,
+                  round_f32 = 0, round_bf16 = 0, round_f16 = 0 }
 
 -- Operations on an element, for the plan.
 function formula.flops(order)

@@ -21,6 +21,7 @@ local arithmetic = {
   log = function(x) return 0.3 * x - 0.2 end,
   sqrt = function(x) return 0.9 * x + 0.1 end,
   sigmoid = function(x) return 0.4 * x + 0.6 end,
+  softplus = function(x) return 0.6 * x + 0.9 end,
   tanh = function(x) return 0.8 * x - 0.5 end,
 }
 for dtype in next, grain do

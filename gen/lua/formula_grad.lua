@@ -8,7 +8,9 @@
 -- that of max(x).
 --
 -- At a tie max, min and select give the whole derivative to one side, the second; abs has the
--- slope 0 at 0, and comparisons have no derivative.
+-- slope 0 at 0, and comparisons have no derivative. So relu and abs have PyTorch's slopes at 0. But
+-- smooth functions made of these could have wrong ones there: softplus has a rule of its own. Where
+-- max or min is NaN, both sides have the derivative, so that no NaN is hidden.
 
 -- ---- simplest forms of sums and products --------------------------------------------------
 
@@ -105,6 +107,7 @@ local rules = {
   log = function(b, n, d) return b:div(d, n[1]) end,
   tanh = function(b, n, d) return b:mul(d, b:sub(b:num(1), b:mul(n, n))) end,
   sigmoid = function(b, n, d) return b:mul(d, b:mul(n, b:sub(b:num(1), n))) end,
+  softplus = function(b, n, d) return b:mul(d, b.pool:call("sigmoid", n[1])) end,
   sqrt = function(b, n, d) return b:div(b:mul(b:num(0.5), d), n) end,
   abs = function(b, n, d)
     local zero = b:num(0)
@@ -112,11 +115,11 @@ local rules = {
   end,
   max = function(b, n, d)
     local zero = b:num(0)
-    return b:select(">", n[1], n[2], d, zero), b:select(">", n[1], n[2], zero, d)
+    return b:select("<=", n[1], n[2], zero, d), b:select(">", n[1], n[2], zero, d)
   end,
   min = function(b, n, d)
     local zero = b:num(0)
-    return b:select("<", n[1], n[2], d, zero), b:select("<", n[1], n[2], zero, d)
+    return b:select(">=", n[1], n[2], zero, d), b:select("<", n[1], n[2], zero, d)
   end,
   rsum = function(_, _, d) return d end,
   rmax = function(b, n, d)

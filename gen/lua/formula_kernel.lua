@@ -15,12 +15,27 @@ local fmt, concat = string.format, table.concat
 
 local longest = 52 -- columns of an expression
 
+local constants = { num = true, attr = true, cols = true }
+
 -- A value as it would be read again, had it been stored in a dtype (formula_chain.lua).
 local rounded = {
   round_bf16 = "rt_f32_from_bf16(rt_bf16_from_f32(%s))",
   round_f16 = "rt_f32_from_f16(rt_f16_from_f32(%s))",
   round_f32 = "(float)(%s)",
 }
+
+-- C of max or min: the second value at a tie; NaN where one of them is NaN. A comparison with a constant
+-- needs no other test.
+local function larger(node, t)
+  local sign, opposite = ">", "<="
+  if node.op == "min" then sign, opposite = "<", ">=" end
+  if constants[node[2].op] then
+    return fmt("(%s %s %s ? %s : %s)", t[1], opposite, t[2], t[2], t[1])
+  elseif constants[node[1].op] then
+    return fmt("(%s %s %s ? %s : %s)", t[1], sign, t[2], t[1], t[2])
+  end
+  return fmt("(%s %s %s || %s != %s ? %s : %s)", t[1], sign, t[2], t[1], t[1], t[1], t[2])
+end
 
 -- C of a program's nodes. at: what follows an input's name, "_j" or "_k[k]"; names: of nodes that
 -- are variables already.
@@ -39,7 +54,7 @@ local function writer(formula, at, names)
       if node.op == "in" then return node.name .. at end
     end,
     call = function(name, texts)
-      if name == "abs" then return fmt("(%s < 0 ? -%s : %s)", texts[1], texts[1], texts[1]) end
+      if name == "abs" then return fmt("(%s > 0 ? %s : 0 - %s)", texts[1], texts[1], texts[1]) end
       if rounded[name] then return fmt(rounded[name], texts[1]) end
       return fmt("rt_%s${_f}(%s)", name, concat(texts, ", "))
     end,
@@ -48,7 +63,7 @@ local function writer(formula, at, names)
       if node.op == "select" then
         return fmt("(%s %s %s ? %s : %s)", t[1], node.cmp, t[2], t[3], t[4])
       end
-      return fmt("(%s %s %s ? %s : %s)", t[1], node.op == "max" and ">" or "<", t[2], t[1], t[2])
+      return larger(node, t)
     end,
   }
   -- Without the parentheses that stand around all of it.

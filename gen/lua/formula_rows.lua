@@ -6,7 +6,7 @@
 -- last for the outputs. A sum has one order, for every dtype and target:
 -- lane l of 32 adds elements l, l + 32, l + 64, ... to 0, then a tree adds lanes 16, 8, 4, 2 and 1
 -- apart. On CUDA a lane is a thread of a warp. The largest takes the same order, from the least
--- finite f32.
+-- finite f32; it is NaN if an element is.
 
 local fmt = string.format
 
@@ -14,7 +14,7 @@ local first_value = { rsum = "0", rmax = "${lit(-3.4028234663852886e38)}" }
 
 local function joined(op, a, b)
   if op == "rsum" then return fmt("%s += %s;", a, b) end
-  return fmt("%s = %s > %s ? %s : %s;", a, a, b, a, b)
+  return fmt("%s = %s > %s || %s != %s ? %s : %s;", a, a, b, a, a, a, b)
 end
 
 -- The program's nodes by pass: passes[s] = { reductions, scalars }, values of the row that are known
@@ -80,7 +80,7 @@ local targets = {
     indent = "        ", close = { "    }" },
     finish = function(r, op)
       if op == "rsum" then return { fmt("    const ${acc} %s = rt_warp_sum(%s_l);", r, r) } end
-      return { fmt("    const ${acc} %s = rt_shuffle(rt_warp_max(%s_l), 0);", r, r) }
+      return { fmt("    const ${acc} %s = rt_shuffle(rt_warp_max_or_nan(%s_l), 0);", r, r) }
     end,
     last = { "    for (int j = lane; j < ${d}; j += 32) {" },
     row = "    ",

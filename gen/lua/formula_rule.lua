@@ -17,7 +17,7 @@ local function reduce(op, list, n, arithmetic)
   local lanes = {}
   local function join(a, b)
     if op == "rsum" then return arithmetic.add(a, b) end
-    return a > b and a or b
+    return (a > b or a ~= a) and a or b
   end
   for k = 1, 32 do lanes[k] = op == "rsum" and 0.0 or arithmetic.num(-3.4028234663852886e38) end
   for j = 1, n do

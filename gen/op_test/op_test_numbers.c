@@ -97,6 +97,18 @@ static double sim_sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
+static float sim_softplusf(float x)
+{
+    const float e = expf(x > 0 ? -x : x), u = 1 + e;
+    return (x <= 0 ? 0 : x) + (logf(u) + (e - (u - 1)) / u);
+}
+
+static double sim_softplus(double x)
+{
+    const double e = exp(x > 0 ? -x : x), u = 1 + e;
+    return (x <= 0 ? 0 : x) + (log(u) + (e - (u - 1)) / u);
+}
+
 /* The runtime's functions have no address: they are always inlined. */
 #define OWN(name)                                                                        \
     static float own_##name##f(float x)                                                  \
@@ -111,17 +123,20 @@ OWN(exp)
 OWN(log)
 OWN(tanh)
 OWN(sigmoid)
+OWN(softplus)
 
 /* apply(name, dtype, x, simulated) -> the function as kernels of the CPU have it, or of
  * the simulated device (sim_device.h) */
 static int l_apply(lua_State *L)
 {
-    static const char *const names[] = {"exp", "log", "tanh", "sigmoid", NULL};
+    static const char *const names[] = {"exp",     "log",      "tanh",
+                                        "sigmoid", "softplus", NULL};
     static const Function functions[] = {
         {own_expf, expf, own_exp, exp},
         {own_logf, logf, own_log, log},
         {own_tanhf, tanhf, own_tanh, tanh},
         {own_sigmoidf, sim_sigmoidf, own_sigmoid, sim_sigmoid},
+        {own_softplusf, sim_softplusf, own_softplus, sim_softplus},
     };
     const Function *f = &functions[luaL_checkoption(L, 1, NULL, names)];
     const double x = luaL_checknumber(L, 3);

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xbf860763483b641c || TRAINER_IDENTITY != 0x5d227247834a64f8
+#if MATH_IDENTITY != 0x52e3ba48207b4a92 || TRAINER_IDENTITY != 0xd1e3cce8fd3b7e5a
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

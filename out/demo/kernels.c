@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if MATH_IDENTITY != 0xbf860763483b641c
+#if MATH_IDENTITY != 0x52e3ba48207b4a92
 #error "kernels.c and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -747,15 +747,15 @@ void attention_bwd_512x512x256x8_f32(const float *restrict qkv, const float *res
                                      const float *restrict lse, const float *restrict d_o,
                                      float *restrict dqkv, char *restrict workspace)
 {
-    enum { SUMS = (256 + KEYS - 1) / KEYS * KEYS * WIDE };
+    const int64_t sums = (INT64_C(256) + KEYS - 1) / KEYS * KEYS * WIDE;
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t task = 0; task < 8; task++) {
         struct attention_bwd_512x512x256x8_f32_task a;
         const int64_t row0 = task / 4 * 256, kv = task % 4;
         const int64_t k_at = row0 * 512 + (8 + kv) * 32;
         const int64_t v_at = k_at + 128;
-        float *dk = (float *)(void *)workspace + task * 2 * SUMS, *dv = dk + SUMS;
-        memset(dk, 0, 2 * SUMS * sizeof *dk);
+        float *dk = (float *)(void *)workspace + task * 2 * sums, *dv = dk + sums;
+        memset(dk, 0, (size_t)(2 * sums) * sizeof *dk);
         for (int64_t i = 0; i < 2 * 4; i++) {
             const int64_t head = kv * 2 + i % 2;
             const int64_t query0 = i / 2 * QUERIES, left = 256 - query0;

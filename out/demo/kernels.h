@@ -11,8 +11,8 @@
 
 /* The hash of the mathematics: kernels.h, kernels.c, math.h and
  * math.c. Files of other mathematics neither compile nor link with these. */
-#define MATH_IDENTITY 0xbf860763483b641c
-#define kernels_prepare kernels_prepare_bf860763483b641c
+#define MATH_IDENTITY 0x52e3ba48207b4a92
+#define kernels_prepare kernels_prepare_52e3ba48207b4a92
 
 /* What the library of products needs before the first step. */
 void kernels_prepare(void);

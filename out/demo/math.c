@@ -5,7 +5,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "math.h"
 
-#if MATH_IDENTITY != 0xbf860763483b641c
+#if MATH_IDENTITY != 0x52e3ba48207b4a92
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 

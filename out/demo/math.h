@@ -12,11 +12,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0xbf860763483b641c
+#if MATH_IDENTITY != 0x52e3ba48207b4a92
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_bf860763483b641c
+#define math_prepare math_prepare_52e3ba48207b4a92
 
 /* Weights of a block of class embed, as gathered: f32. */
 struct embed_params {

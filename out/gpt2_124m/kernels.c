@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if MATH_IDENTITY != 0x2d46b5d2c70ab47c
+#if MATH_IDENTITY != 0xdb6d279ba404fbcd
 #error "kernels.c and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -860,15 +860,15 @@ void attention_bwd_4096x2304x768x12_bf16(const rt_bf16 *restrict qkv,
                                          const rt_bf16 *restrict d_o,
                                          rt_bf16 *restrict dqkv, char *restrict workspace)
 {
-    enum { SUMS = (1024 + KEYS - 1) / KEYS * KEYS * WIDE };
+    const int64_t sums = (INT64_C(1024) + KEYS - 1) / KEYS * KEYS * WIDE;
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t task = 0; task < 48; task++) {
         struct attention_bwd_4096x2304x768x12_bf16_task a;
         const int64_t row0 = task / 12 * 1024, kv = task % 12;
         const int64_t k_at = row0 * 2304 + (12 + kv) * 64;
         const int64_t v_at = k_at + 768;
-        float *dk = (float *)(void *)workspace + task * 2 * SUMS, *dv = dk + SUMS;
-        memset(dk, 0, 2 * SUMS * sizeof *dk);
+        float *dk = (float *)(void *)workspace + task * 2 * sums, *dv = dk + sums;
+        memset(dk, 0, (size_t)(2 * sums) * sizeof *dk);
         for (int64_t i = 0; i < 1 * 16; i++) {
             const int64_t head = kv * 1 + i % 1;
             const int64_t query0 = i / 1 * QUERIES, left = 1024 - query0;

@@ -11,8 +11,8 @@
 
 /* The hash of the mathematics: kernels.h, kernels.c, math.h and
  * math.c. Files of other mathematics neither compile nor link with these. */
-#define MATH_IDENTITY 0x2d46b5d2c70ab47c
-#define kernels_prepare kernels_prepare_2d46b5d2c70ab47c
+#define MATH_IDENTITY 0xdb6d279ba404fbcd
+#define kernels_prepare kernels_prepare_db6d279ba404fbcd
 
 /* What the library of products needs before the first step. */
 void kernels_prepare(void);

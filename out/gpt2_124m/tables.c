@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xe1d774e9c435199c
+#if TRAINER_IDENTITY != 0xf3425e36cbe8b2c6
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

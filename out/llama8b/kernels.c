@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if MATH_IDENTITY != 0xc47d2018b91945cf
+#if MATH_IDENTITY != 0xb7fe30c73a1eaddd
 #error "kernels.c and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -518,7 +518,7 @@ const RtUpdateKernel optimizer_update = adamw_update;
 
 void kernels_prepare(void)
 {
-    rt_kernels_check("math_c47d2018b91945cf");
+    rt_kernels_check("math_b7fe30c73a1eaddd");
     rt_kernel_prepare(&rope_table_8192x128_f32_kernel);
     rt_kernel_prepare(&embed_8192x128256x4096_bf16_kernel);
     rt_kernel_prepare(&embed_bwd_8192x4096_bf16_sort_kernel);

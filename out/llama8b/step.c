@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xc47d2018b91945cf || TRAINER_IDENTITY != 0x9d315c73360d9fb6
+#if MATH_IDENTITY != 0xb7fe30c73a1eaddd || TRAINER_IDENTITY != 0x57f897e25dfa95df
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

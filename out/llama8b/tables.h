@@ -16,12 +16,12 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x9d315c73360d9fb6
-#define trainer_segments trainer_segments_9d315c73360d9fb6 /* tables.c */
-#define trainer_numerics trainer_numerics_9d315c73360d9fb6 /* checkpoint.c */
-#define trainer_step     trainer_step_9d315c73360d9fb6     /* step.c */
-#define trainer_setup    trainer_setup_9d315c73360d9fb6    /* bind.c */
-#define trainer_timed    trainer_timed_9d315c73360d9fb6    /* calibrate.c */
+#define TRAINER_IDENTITY 0x57f897e25dfa95df
+#define trainer_segments trainer_segments_57f897e25dfa95df /* tables.c */
+#define trainer_numerics trainer_numerics_57f897e25dfa95df /* checkpoint.c */
+#define trainer_step     trainer_step_57f897e25dfa95df     /* step.c */
+#define trainer_setup    trainer_setup_57f897e25dfa95df    /* bind.c */
+#define trainer_timed    trainer_timed_57f897e25dfa95df    /* calibrate.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -269,6 +269,19 @@ RT_DEVICE double rt_sigmoid(double x)
     return 1 / (1 + rt_exp(-x));
 }
 
+/* As in rt_math.h. */
+RT_DEVICE float rt_softplusf(float x)
+{
+    const float e = rt_expf(x > 0 ? -x : x), u = 1 + e;
+    return (x <= 0 ? 0 : x) + (rt_logf(u) + (e - (u - 1)) / u);
+}
+
+RT_DEVICE double rt_softplus(double x)
+{
+    const double e = rt_exp(x > 0 ? -x : x), u = 1 + e;
+    return (x <= 0 ? 0 : x) + (rt_log(u) + (e - (u - 1)) / u);
+}
+
 /* Philox4x32-10, as in rt_philox.h. */
 RT_DEVICE void rt_philox(uint64_t seed, uint32_t site, uint64_t index, uint32_t stream,
                          uint32_t w[4])
@@ -332,6 +345,16 @@ template <typename T> RT_DEVICE T rt_warp_max(T v)
     for (int apart = 16; apart > 0; apart /= 2) {
         const T other = rt_shuffle_xor(v, apart);
         v = v > other ? v : other;
+    }
+    return v;
+}
+
+/* NaN if a lane has it, where rt_warp_max may skip it. */
+template <typename T> RT_DEVICE T rt_warp_max_or_nan(T v)
+{
+    for (int apart = 16; apart > 0; apart /= 2) {
+        const T other = rt_shuffle_xor(v, apart);
+        v = v > other || v != v ? v : other;
     }
     return v;
 }

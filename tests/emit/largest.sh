@@ -12,3 +12,10 @@ for file in trainer step bind math kernels tables; do
     check "llama405b: $file.c compiles without a warning" \
         gcc $strict -I"$WORK/405b/runtime" "$WORK/405b/$file.c"
 done
+
+# More than 2^31 elements in the sums of a head's keys and values: no size is an int.
+check "2^20 tokens and a head of 1024 are generated" "$FSDPGEN" "$ROOT/tests/models/tiny_llama.lua" \
+    --set seq=1048576 --set micro_batch=1 --set model.dim=1024 --set model.heads=1 \
+    --set model.head_dim=1024 -o "$WORK/long"
+check "2^20 tokens and a head of 1024: kernels.c compiles without a warning" \
+    gcc $strict -I"$WORK/long/runtime" "$WORK/long/kernels.c"

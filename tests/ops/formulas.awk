@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # formulas.awk: random formulas as op folders. In: -v seed, -v count, -v dir. Out: the folders
 # dir/f1, dir/f2, ..., each with an op.lua. Formulas are smooth but for max, min, abs and select, and
-# of numbers from -2 to 2 they make no large ones, so that differences of them are exact enough.
+# of numbers from -2 to 2 they make no large ones, so that differences of them are exact enough. Smooth
+# ones also draw exact zeros; where a slope jumps, formula_values.lua has it.
 # -v chained=1: formulas read all inputs of their shape, in its order, and stay between -3 and 3, for
 # tests/e2e/chains.awk.
 
@@ -67,6 +68,15 @@ function all_of(shape) {
     return shape == 4 ? "gate * up" : "x * w[d] + b[d]"
 }
 
+# Of formulas without kinks: cases with exact zeros among numbers that all dtypes have.
+function zeros(shape, text, name) {
+    if (chained || text ~ /relu|max|min|abs|select/) return ""
+    name = shape == 4 ? "gu" : "x"
+    return ",\n        inputs = function(n, r)\n            local list = {}\n            for i = 1, " \
+        (shape == 4 ? "2 * " : "") "n.t * n.d do list[i] = r(0, 1) * r(-128, 127) / 64 end\n" \
+        "            return { " name " = list }\n        end"
+}
+
 BEGIN {
     state = 1 + (seed * 7919 + 12345) % 2147483646
     for (i = 0; i < 10; i++) random(2)
@@ -76,10 +86,10 @@ BEGIN {
         inputs = all[shape]
         first = shape == 4 ? "gate" : "x"
         text = first " * 0.5 + " formula(2 + random(3))
-        if (i <= 2 && !chained) { # what the planted faults of formulas.sh need, whatever the seed
+        if (i <= 4 && !chained) { # what the planted faults of formulas.sh need, whatever the seed
             shape = 2
             first = "x"
-            text = i == 1 ? "x * 0.5 + tanh(g) / (1 + square(x)) + max(x, g) - (g - (x - g)) + mean(x * g) + rms(1 + square(mean(g)))" : "x + x * (g - g)"
+            text = i == 1 ? "x * 0.5 + tanh(g) / (1 + square(x)) + max(x, g) - (g - (x - g)) + mean(x * g) + rms(1 + square(mean(g)))" : i == 2 ? "x + x * (g - g)" : i == 3 ? "g * 0.5 + softplus(x)" : "g * 0.5 + max(x, g)"
         }
         if (length(text) > 900) text = first " * " first
         if (chained) text = "softcap(0.25 * (" all_of(shape) ") + " text ", 3)"
@@ -87,7 +97,8 @@ BEGIN {
         folder = dir "/f" i
         system("mkdir -p " folder)
         file = folder "/op.lua"
-        printf "return op.map {%s y = \"%s\",\n    cases = function(r) return { t = r(1, 3), d = r(1, 21) } end }\n", parts, text > file
+        printf "return op.map {%s y = \"%s\",\n    cases = function(r) return { t = r(%s, 3), d = r(%s, 21)%s } end }\n", parts, text,
+            i == 3 || i == 4 ? 2 : 1, i == 3 || i == 4 ? 7 : 1, zeros(shape, text) > file
         close(file)
     }
 }

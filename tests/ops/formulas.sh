@@ -46,7 +46,7 @@ passes $again cpu "in vectors"
 number=0
 fault() {
     number=$((number + 1))
-    [ "${FULL:-0}" = 1 ] || [ $((seed % 8 + 1)) = $number ] || return 0
+    [ "${FULL:-0}" = 1 ] || [ $((seed % 10 + 1)) = $number ] || return 0
     rm -rf "$work/share"
     mkdir -p "$work/share"
     cp -R "$root/gen" "$root/templates" "$root/models" "$root/runtime" "$work/share"
@@ -62,9 +62,11 @@ fault() {
     fi
 }
 fault formula_grad.lua '/^  tanh = /s/num(1)/num(1.001)/' 'the derivative of tanh, 0.001 off'
+fault formula_grad.lua '/^  softplus = /s/b:mul(d, b.pool:call("sigmoid", n\[1\]))/b:select("<", b:num(0), n[1], d, b:num(0))/' 'the slope of softplus, that of relu'
 fault formula_grad.lua '/^  div = /s/b:neg(b:mul/(b:mul/' 'the derivative of a quotient, without its sign'
-fault formula_grad.lua '/^  max = /,/^  end/s/zero, d)/zero, zero)/' 'the second argument of max without derivative'
+fault formula_grad.lua '/^  max = /,/^  end/s/zero, d)/zero, zero)/' 'the first argument of max without derivative'
 fault formula_grad.lua 's/^  if a == b then return self:num(0) end/  if a == b then return a end/' 'a - a is not 0'
+fault formula_kernel.lua 's/ || %s != %s ?/ || %s < %s ?/' 'a kernel of max or min that loses NaN'
 fault formula_kernel.lua 's/rt_%s${_f}/rt_%s/' 'functions of f64 in f32'
 fault formula.lua 's/at_least(node\[2\], own + 1)/at_least(node[2], own)/' 'a - (b - c) without parentheses'
 fault formula_grad.lua 's/pool:call("rsum", over_row\[n\])/over_row[n]/' 'the derivative of a mean, not summed over the row'

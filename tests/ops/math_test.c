@@ -63,9 +63,14 @@ static void expect(const char *what, double worst, double bound)
     assert_true(worst <= bound);
 }
 
+static long double softplus(long double x)
+{
+    return fmaxl(x, 0) + log1pl(expl(-fabsl(x)));
+}
+
 static void test_float(void **unused)
 {
-    double worst[4] = {0};
+    double worst[5] = {0};
 
     (void)unused;
     for (uint64_t bits = 0; bits < UINT64_C(1) << 32; bits += 1009) {
@@ -74,6 +79,8 @@ static void test_float(void **unused)
         worst[0] = fmax(worst[0], ulps_f32(rt_expf(x), exp(x)));
         worst[1] = fmax(worst[1], ulps_f32(rt_tanhf(x), tanh(x)));
         worst[2] = fmax(worst[2], ulps_f32(rt_logf(x), log(x)));
+        if (!isnan(x))
+            worst[4] = fmax(worst[4], ulps_f32(rt_softplusf(x), (double)softplus(x)));
         if (!(x <
               -87)) /* below, exp(-x) overflows and the result is 0: absolutely right */
             worst[3] =
@@ -83,12 +90,13 @@ static void test_float(void **unused)
     expect("tanhf", worst[1], 1.5);
     expect("logf", worst[2], 0.6);
     expect("sigmoidf", worst[3], 2.6);
+    expect("softplusf", worst[4], 2.5);
     assert_true(rt_sigmoidf(-200.0f) == 0 && rt_sigmoidf(200.0f) == 1);
 }
 
 static void test_double(void **unused)
 {
-    double worst[6] = {0};
+    double worst[7] = {0};
 
     (void)unused;
     for (int i = 0; i < 1000000; i++) {
@@ -107,6 +115,8 @@ static void test_double(void **unused)
         worst[3] = fmax(worst[3], ulps_f64(rt_sin(angle), sinl(angle)));
         worst[4] = fmax(worst[4], ulps_f64(rt_cos(angle), cosl(angle)));
         worst[5] = fmax(worst[5], ulps_f64(rt_sigmoid(near), 1 / (1 + expl(-near))));
+        worst[6] = fmax(worst[6], ulps_f64(rt_softplus(near), softplus(near)));
+        worst[6] = fmax(worst[6], ulps_f64(rt_softplus(wide), softplus(wide)));
     }
     expect("exp", worst[0], 1.1);
     expect("tanh", worst[1], 1.5);
@@ -114,12 +124,16 @@ static void test_double(void **unused)
     expect("sin", worst[3], 1.2);
     expect("cos", worst[4], 1.2);
     expect("sigmoid", worst[5], 2.6);
+    expect("softplus", worst[6], 2.5);
 }
 
 static void test_special(void **unused)
 {
     (void)unused;
     assert_true(rt_exp(0) == 1 && rt_expf(0) == 1);
+    assert_true(rt_softplus(INFINITY) == INFINITY && rt_softplusf(INFINITY) == INFINITY);
+    assert_true(rt_softplus(-INFINITY) == 0 && rt_softplusf(-INFINITY) == 0);
+    assert_true(isnan(rt_softplus(NAN)) && isnan(rt_softplusf(NAN)));
     assert_true(rt_exp(-INFINITY) == 0 && rt_exp(INFINITY) == INFINITY);
     assert_true(rt_expf(-INFINITY) == 0 && rt_expf(INFINITY) == INFINITY);
     assert_true(isnan(rt_exp(NAN)) && isnan(rt_expf(NAN)));

@@ -92,7 +92,7 @@ local function random_data(value)
 end
 
 -- What several ops' cases make alike.
-local make = host.part "op_test_make" { integer = integer }
+local make = host.part "op_test_make" { integer = integer, golden = host.golden }
 
 -- For t tokens in sequences of seq: where in it the document of each token begins.
 function make.starts(t, seq)
@@ -217,7 +217,7 @@ local function operands_by_name(name, node, inputs, outputs)
 end
 
 local allowed = ": off by %.3g, where %.3g is allowed"
-local formula = host.part "op_test_formula" { check = check }
+local formula = host.part "op_test_formula" { check = check, integer = integer }
 local test_backward = host.part "op_test_backward" {
     check = check, integer = integer, random_case = random_case, random_data = random_data,
     zeros = zeros, apply = apply, by_reference = by_reference, formula = formula, each_input = each_input,
@@ -486,6 +486,7 @@ local function plan_case(name, rule, case, number)
         local plan = plan_kernel(name, random_case(name, config, variant))
         if has_kernel(plan, name) then
             plan.config = config
+            if host.formulas and i == 2 then formula.special(plan.inputs) end -- rows are NaN then
             plan.what = fmt("%s%s %s/%s", name, number and "+" .. number or "", config[1], config[2])
             plans[#plans + 1] = plan
             if not host.golden then

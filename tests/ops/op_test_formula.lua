@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- op_test_formula.lua: what kernels of formulas must hold: the bits of a plain interpreter, which
 -- rounds each operation to the compute type as it is written. In: functions of op_test.lua, in a
--- table. Out: test(plan, data) and bends(above, middle, below, step).
+-- table. Out: test(plan, data), bends(above, middle, below, step) and special(inputs), which puts a zero of
+-- each sign, both infinities and NaN among random numbers.
 return function(t)
 
 local fmt, check = string.format, t.check
@@ -18,7 +19,7 @@ local function arithmetic(dtype)
         div = function(x, y) return rounded(x / y) end,
         sqrt = function(x) return rounded(math.sqrt(x)) end,
     }
-    for _, name in ipairs { "exp", "log", "tanh", "sigmoid" } do
+    for _, name in ipairs { "exp", "log", "tanh", "sigmoid", "softplus" } do
         a[name] = function(x) return host.apply(name, dtype, x, host.cuda) end
     end
     return a
@@ -58,6 +59,14 @@ local function bends(above, middle, below, step)
     return math.abs(right - left) > 1e-3 * (0.1 + math.abs(right) + math.abs(left))
 end
 
-return { test = test, bends = bends }
+local odd = { 0.0, -0.0, math.huge, -math.huge, 0.0 / 0.0, 0.0 / 0.0 }
+
+local function special(inputs)
+    for _, value in ipairs(inputs) do
+        for _, v in ipairs(odd) do value.data[t.integer(1, value.elems)] = v end
+    end
+end
+
+return { test = test, bends = bends, special = special }
 
 end

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- op_test_make.lua: what cases of ops that compute in parts make alike. In: the random numbers of
--- op_test.lua, in a table. Out: a table of functions, to which op_test.lua adds.
+-- op_test.lua and whether inputs are golden, in a table. Out: a table of functions, to which op_test.lua adds.
 return function(t)
 
 local make, integer = {}, t.integer
@@ -26,6 +26,15 @@ function make.part_of_classes(n, masked)
         given.targets[i] = masked and integer(0, 2) == 0 and -1 or integer(0, n.vocab - 1)
     end
     return given
+end
+
+-- A sink for each head; some are -inf, as if there were none. Golden inputs are older, and random: nil.
+function make.sinks(heads)
+    local sinks = {}
+    for h = 1, t.golden and 0 or heads do
+        sinks[h] = integer(0, 2) == 0 and -math.huge or integer(-128, 127) / 64
+    end
+    return sinks[1] and sinks
 end
 
 return make

@@ -89,7 +89,9 @@ t, d, v = 4096, 768, 50257
 near(row(k, "conv1d", "nn 4096x3072x768")["ms"], 2 * t * 3072 * d / rate + us, "a product without its bias")
 near(row(k, "bias", "[4096, 2304]")["ms"], (2 * 2 * t * 2304 + 2 * 2304) / memory + us, "the bias of q, k and v")
 near(row(k, "map_bias_gelu", "[4096, 3072]")["ms"], (2 * 2 * t * 3072 + 2 * 3072) / memory + us, "a bias and GELU")
-near(row(k, "embed_bwd")["ms"], (12 * t + t * d * (2 + 8)) / (0.8 * memory) + us, "rows of an embedding")
+near(row(k, "embed_bwd")["ms"], (12 * t + t * d * (2 + 8) + v * d * 4) / (0.8 * memory) + us,
+     "rows of an embedding, after its whole gradient is cleared")
+near(row(k, "embed")["bytes"], 4 * t + 2 * 2 * t * d, "rows of an embedding in bf16")
 near(row(k, "linear_cross_entropy")["ms"],
      (6 * t * v * d + 7 * t * v) / rate + us + (3 * 2 * t * v + 2 * 2 * v * d) / memory + us,
      "a loss, passes over its logits, a copy of the head in rows of 16 bytes")

@@ -29,8 +29,10 @@
 //@   if window == 0 then return "key <= query" end
 //@   return "(key <= query) & (key > query - " .. window .. ")"
 //@ end
-//@ -- A sink is a score of its own: what the softmax begins with, as if it had come first.
-//@ local top = sinks and "sink" or single and "-3e38f" or "-1e308"
+//@ -- A sink is a score of its own: what the softmax begins with, as if it had come first. No largest
+//@ -- score is -inf, also where no key is seen yet: the difference of two is NaN.
+//@ local least = single and "-3e38f" or "-1e308"
+//@ local top = sinks and "sink < " .. least .. " ? " .. least .. " : sink" or least
 //@ -- Rows of a register block over the head dimension: the tallest that divides it and
 //@ -- fills at least half of the registers; else as tall as they go, with rows of zeros.
 #include "rt_simd.h"

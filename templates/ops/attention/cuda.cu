@@ -36,9 +36,14 @@
 //@   .. (sinks and "const " .. sinks.type .. " *sinks, " or "") .. elem .. " *o, " .. acc .. " *lse"
 //@ local starts_of = starts and "starts, " or ""
 //@ -- A sink is a score of its own, which the softmax begins with: its exp, 1, is one lane's of a row.
-//@ local first_top = acc == "float" and "-1e30f" or "-1e300"
-//@ if sinks then
-//@   first_top = ld(sinks, "head") .. (mma and " * " .. lit(fold and 1 / scale or 1.4426950408889634) or "")
+//@ -- Tensor cores' masked scores are finite; else no largest score is -inf, because the difference of
+//@ -- two is NaN.
+//@ local least = acc == "float" and "-1e30f" or "-1e300"
+//@ local first_top = least
+//@ if sinks and mma then
+//@   first_top = ld(sinks, "head") .. " * " .. lit(fold and 1 / scale or 1.4426950408889634)
+//@ elseif sinks then
+//@   first_top = ("%s < %s ? %s : %s"):format(ld(sinks, "head"), least, least, ld(sinks, "head"))
 //@ end
 //@ if mma then
 #include "rt_mma.h"

@@ -162,7 +162,8 @@ return op {
             heads = h, kv_heads = kv, head_dim = hd,
             seq = s, window = drawn_window(r, s), scale = (r(1, 6) == 1 and -1 or 1) / math.sqrt(hd),
             inputs = function(n, r, make)
-                return { starts = r(0, 1) == 1 and make.starts(n.t, n.seq) or nil }
+                return { starts = r(0, 1) == 1 and make.starts(n.t, n.seq) or nil,
+                         sinks = n.sinks and make.sinks(n.heads) }
             end,
         }
     end,

@@ -323,15 +323,15 @@ static void ${fn}(const ${elem} *restrict qkv, const ${elem} *restrict o,
                   ${elem} *restrict dqkv, char *restrict workspace)
 //@ end
 {
-    enum { SUMS = (${seq} + KEYS - 1) / KEYS * KEYS * WIDE };
+    const int64_t sums = (INT64_C(${seq}) + KEYS - 1) / KEYS * KEYS * WIDE;
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t task = 0; task < ${t // seq * kv_heads}; task++) {
         ${task} a;
         const int64_t row0 = task / ${kv_heads} * ${seq}, kv = task % ${kv_heads};
         const int64_t k_at = row0 * ${row} + (${heads} + kv) * ${hd};
         const int64_t v_at = k_at + ${kv_heads * hd};
-        ${acc} *dk = (${acc} *)(void *)workspace + task * 2 * SUMS, *dv = dk + SUMS;
-        memset(dk, 0, 2 * SUMS * sizeof *dk);
+        ${acc} *dk = (${acc} *)(void *)workspace + task * 2 * sums, *dv = dk + sums;
+        memset(dk, 0, (size_t)(2 * sums) * sizeof *dk);
         for (int64_t i = 0; i < ${group} * ${(seq + 63) // 64}; i++) {
             const int64_t head = kv * ${group} + i % ${group};
             const int64_t query0 = i / ${group} * QUERIES, left = ${seq} - query0;

@@ -41,7 +41,7 @@ return op {
     cost = "copy",
     flops = function(n) return 0 end,
     -- Only the rows that are read, not all of w.
-    bytes = function(n) return 4 * n.t + 2 * 4 * n.t * n.d end,
+    bytes = function(n) return 4 * n.t + 2 * n.elem_bytes * n.t * n.d end,
     backward = function(g, n, d)
         return { w = g.embed_bwd { n.tokens, d.y, n.part, parts = n.parts, vocab = n.v } }
     end,

@@ -45,8 +45,10 @@ return op {
         return n.grad_bytes < n.acc_bytes and 4 * (n.vocab + n.t) or 0
     end,
     workspace_cuda = function(n) return 8 * n.t end, -- tokens in sorted order, and their ids
-    bytes_cuda = function(n) -- ids in order; rows of dy, and those of dw, read and written
-        return 12 * n.t + n.t * n.d * (n.elem_bytes + 2 * n.grad_bytes)
+    -- Ids in order; rows of dy, and those of dw, read and written; all of dw, cleared as with beta = 0.
+    bytes_cuda = function(n)
+        local rows = n.t * n.d * (n.elem_bytes + 2 * n.grad_bytes)
+        return 12 * n.t + rows + n.vocab * n.d * n.grad_bytes
     end,
     flops = function(n) return n.t * n.d end,
     reference = function(n)

@@ -47,7 +47,7 @@ return op {
     end,
     cost = "copy",
     flops = function(n) return 0 end,
-    bytes = function(n) return 4 + 2 * 4 * n.v end, -- the row that is read
+    bytes = function(n) return 4 + 2 * n.elem_bytes * n.v end, -- the row that is read
     reference = function(n)
         local row = row_of(n, n.row[1])
         for j = 1, n.v do

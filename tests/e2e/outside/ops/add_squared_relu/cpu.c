@@ -6,7 +6,7 @@ static void ${fn}(const ${r.type} *restrict r, const ${x.type} *restrict x,
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${x.elems}; i++) {
         const ${acc} v = ${ld(x, "i")};
-        const ${acc} p = v > 0 ? v : 0;
+        const ${acc} p = v <= 0 ? 0 : v;
         const ${acc} s = ${rnd(y, "p * p")};
         ${st(y, "i", ld(r, "i") .. " + s")};
     }

@@ -6,7 +6,7 @@ static void ${fn}(const ${x.type} *restrict x, const ${dy.type} *restrict dy,
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${x.elems}; i++) {
         const ${acc} v = ${ld(x, "i")};
-        const ${acc} r = v > 0 ? v : 0;
+        const ${acc} r = v <= 0 ? 0 : v;
         ${st(dx, "i", ld(dy, "i") .. " * (2 * r)")};
     }
 }
