@@ -379,6 +379,8 @@ bool rt_resume_refuses(Rt *rt, const char *folder, const RtTrainState *s, char *
 /* For rank 0: locks the folder of checkpoints, or waits for its holder: longer if that is on
  * another machine. A signal ends the wait, and the run. */
 bool rt_lock_folder(Rt *rt);
+/* For --dry-run: could rt_lock_folder lock it? Waits as that does; creates nothing, keeps no lock. */
+bool rt_lock_try(Rt *rt);
 
 /* ---- for the rooms above --------------------------------------------------------- */
 
