@@ -43,6 +43,16 @@ static void one_step(Rt *rt)
     rt_digest_step(rt);
 }
 
+/* False: the folder was removed meanwhile. The weights are last: if they could be opened,
+ * the files before were there. */
+static bool read_weights(Rt *rt, const char *flag, const char *folder)
+{
+    rt_config_compare(rt, flag, folder);
+    if (rt->state->flags.command == RT_SAMPLE)
+        rt_stop_find(rt, folder);
+    return rt_import_weights(rt, flag, folder);
+}
+
 static void find_weights(Rt *rt)
 {
     const RtFlags *f = &rt->state->flags;
@@ -53,12 +63,16 @@ static void find_weights(Rt *rt)
         rt_init_weights(rt);
         return;
     }
-    const char *folder = reads ? rt_find_weights(rt) : rt_find_init(rt);
     const char *flag = reads && f->checkpoint != NULL ? "--checkpoint" : "--init";
-    rt_config_compare(rt, flag, folder);
-    rt_import_weights(rt, flag, folder);
-    if (f->command == RT_SAMPLE)
-        rt_stop_find(rt, folder);
+    while (!read_weights(rt, flag, reads ? rt_find_weights(rt) : rt_find_init(rt))) {
+        if (!reads) { /* files beside its weights were read before */
+            rt_refuse(rt,
+                      "%s: %s was removed since it was verified, by a run that trains "
+                      "there: start again",
+                      flag, rt->state->weights_from);
+        }
+        rt->state->weights_from = NULL;
+    }
 }
 
 /* Opens the data: for training, with what is known of it. */

@@ -205,6 +205,7 @@ typedef struct RtState {
     struct RtCheckpoint *checkpoint; /* NULL: without --checkpoint */
     int shared_fd;                   /* of the memory that all ranks share */
     const char *weights_from;        /* the folder read by --init or a command; or NULL */
+    bool weights_listed;             /* it was found among a run's checkpoints */
     /* `trainer sample` ends at one of these ids */
     int64_t stop[RT_MAX_STOPS];
     int n_stops;

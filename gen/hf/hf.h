@@ -35,6 +35,7 @@ typedef struct Family {
     int kv_heads; /* 0: as many as heads */
     int head_dim; /* 0: dim / heads */
     int window;
+    int positions; /* 0: 2048 */
     double theta, eps; /* 0: 1e4, 1e-6 */
     bool tied;
 } Family;
@@ -77,6 +78,8 @@ bool hf_equal(const json_t *a, const json_t *b);
 
 /* The fields of `rope`; NULL if all have their defaults. */
 const char *hf_rope(const Config *c);
+/* max_position_embeddings, or its default. */
+int64_t hf_positions(const Config *c);
 
 /* ---- hf_layers.c ---------------------------------------------------------- */
 

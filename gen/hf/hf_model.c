@@ -14,19 +14,21 @@
 
 static const Family families[] = {
     {"llama", "LlamaForCausalLM", "llama", LLAMA, .kv_heads = 0},
-    {"mistral", "MistralForCausalLM", "llama", MISTRAL, .kv_heads = 8, .window = 4096},
-    {"qwen2", "Qwen2ForCausalLM", "llama", QWEN2, .kv_heads = 32, .window = 4096},
+    {"mistral", "MistralForCausalLM", "llama", MISTRAL, .kv_heads = 8, .window = 4096,
+     .positions = 131072},
+    {"qwen2", "Qwen2ForCausalLM", "llama", QWEN2, .kv_heads = 32, .window = 4096,
+     .positions = 32768},
     {"qwen3", "Qwen3ForCausalLM", "llama", QWEN3, .kv_heads = 32, .head_dim = 128,
-     .window = 4096},
+     .window = 4096, .positions = 32768},
     {"granite", "GraniteForCausalLM", "llama", GRANITE, .kv_heads = 0},
     {"smollm3", "SmolLM3ForCausalLM", "llama", SMOLLM3, .kv_heads = 4, .theta = 2e6,
-     .tied = true},
+     .positions = 32768, .tied = true},
     {"olmo2", "Olmo2ForCausalLM", "llama", OLMO2, .eps = 1e-5},
-    {"phi3", "Phi3ForCausalLM", "llama", PHI3, .eps = 1e-5},
+    {"phi3", "Phi3ForCausalLM", "llama", PHI3, .positions = 4096, .eps = 1e-5},
     {"gemma2", "Gemma2ForCausalLM", "llama", GEMMA2, .kv_heads = 4, .head_dim = 256,
-     .window = 4096, .tied = true},
+     .window = 4096, .positions = 8192, .tied = true},
     {"gemma3_text", "Gemma3ForCausalLM", "llama", GEMMA3, .kv_heads = 4, .head_dim = 256,
-     .window = 4096, .theta = 1e6, .tied = true},
+     .window = 4096, .positions = 131072, .theta = 1e6, .tied = true},
     {"gpt2", "GPT2LMHeadModel", "gpt2", GPT2, .kv_heads = 0},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
@@ -431,7 +433,7 @@ int64_t hf_sequence(const Config *c)
 {
     const int64_t most = c->family->bit == GPT2
                              ? hf_int(c, gpt2_key(c, "n_positions"), 1024)
-                             : hf_int(c, "max_position_embeddings", 2048);
+                             : hf_positions(c);
 
     return most > 0 ? min_i64(most, 4096) : 2048;
 }

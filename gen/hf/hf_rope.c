@@ -88,8 +88,7 @@ static const char *rope_scaling(const Config *c)
     factor = scaling_factor(c, "Llama 3.1 has 8.0");
     low = llama3_factor(c, "low_freq_factor", "Llama 3.1 has 1.0");
     high = llama3_factor(c, "high_freq_factor", "Llama 3.1 has 4.0");
-    original = hf_int(c, inside(c, "original_max_position_embeddings"),
-                      hf_int(c, "max_position_embeddings", 2048));
+    original = hf_int(c, inside(c, "original_max_position_embeddings"), hf_positions(c));
     if (low == 1 && high == 4 && original == 8192 && (factor == 8 || factor == 32))
         return factor == 8 ? "llama.scaling_3_1" : "llama.scaling_3_2";
     return gen_printf(c->g,
@@ -236,6 +235,13 @@ static const char *add_field(const Config *c, const char *fields, const char *ke
                              const char *value)
 {
     return gen_printf(c->g, "%s%s%s = %s", fields, *fields ? ", " : "", key, value);
+}
+
+int64_t hf_positions(const Config *c)
+{
+    const int most = c->family->positions;
+
+    return hf_int(c, "max_position_embeddings", most ? most : 2048);
 }
 
 const char *hf_rope(const Config *c)

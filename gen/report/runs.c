@@ -79,14 +79,18 @@ static bool take(void *with, const char *s, size_t n)
 }
 
 /* Ten microseconds per byte are about a hundred times what reading takes. */
-static Limits limits_of(const RunOptions *o)
+static Limits limits_of(Gen *g, const RunOptions *o)
 {
     Limits l = default_limits;
-    struct stat s;
 
-    for (int i = 0; i < o->count; i++)
-        if (stat(o->words[i], &s) == 0)
+    for (int i = 0; i < o->count; i++) {
+        int n;
+        const char *file = runs_file(g, o->words[i], &n);
+        struct stat s;
+
+        if (file && stat(file, &s) == 0)
             l.cpu_seconds += s.st_size / 100000;
+    }
     l.wall_seconds = 0; /* a slow disk is not the log's fault */
     return l;
 }
@@ -99,7 +103,7 @@ int runs_command(Gen *g, const RunOptions *o)
                              .with = &r,
                              .work = work,
                              .take = take};
-    const Limits limits = limits_of(o);
+    const Limits limits = limits_of(g, o);
     int code = child_stream(g, &limits, &child);
 
     if (code != EXIT_DONE || (o->json && !o->output))

@@ -47,7 +47,10 @@ typedef struct RunLog {
 
 typedef struct RunList { RunLog *items; int count, cap; } RunList;
 
-/* runs_find.c: opens all RUNs; problems become diagnostics. */
+/* runs_find.c: the file of a RUN: of a folder, its log.jsonl or its only *.jsonl; NULL: the folder
+ * has neither, but *n other *.jsonl. */
+const char *runs_file(Gen *g, const char *word, int *n);
+/* Opens all RUNs; problems become diagnostics. */
 void runs_open(Gen *g, RunList *runs, const char *const *words, int count);
 /* runs_log.c: the lines of the file. */
 void runs_read(Gen *g, RunLog *r, const char *file, size_t max_rows);

@@ -39,23 +39,25 @@ static const char *only_log(Gen *g, const char *folder, int *n)
     return *n == 1 ? found : NULL;
 }
 
-/* FOLDER/log.jsonl, or the only file with that ending; NULL after a message. */
-static const char *log_of(Gen *g, const char *folder)
+const char *runs_file(Gen *g, const char *word, int *n)
 {
-    const char *file = gen_printf(g, "%s/%s", folder, log_name);
+    const char *file = gen_printf(g, "%s/%s", word, log_name);
     struct stat s;
-    int n;
 
-    if (stat(file, &s) == 0)
-        return file;
-    file = only_log(g, folder, &n);
-    if (!file && n)
+    *n = 0;
+    if (stat(word, &s) != 0 || !S_ISDIR(s.st_mode))
+        return word;
+    return stat(file, &s) == 0 ? file : only_log(g, word, n);
+}
+
+static void no_log(Gen *g, const char *folder, int n)
+{
+    if (n)
         diag_add(g, DIAG_ERROR, (Pos){.file = folder}, "name the file",
                  "the folder has %d files *%s, but no %s", n, ending, log_name);
-    else if (!file)
+    else
         diag_add(g, DIAG_ERROR, (Pos){.file = folder}, help,
                  "the folder has no %s and no other *%s", log_name, ending);
-    return file;
 }
 
 /* ---- labels ---------------------------------------------------------------------- */
@@ -151,13 +153,13 @@ void runs_open(Gen *g, RunList *runs, const char *const *words, int count)
 
     for (int i = 0; i < count; i++) {
         RunLog *r = gen_push(g, runs);
-        const char *file = words[i];
-        struct stat s;
+        int n;
+        const char *file = runs_file(g, words[i], &n);
 
-        if (stat(file, &s) == 0 && S_ISDIR(s.st_mode))
-            file = log_of(g, file);
-        if (!file)
+        if (!file) {
+            no_log(g, words[i], n);
             continue;
+        }
         runs_read(g, r, file, rows);
         rows -= r->n;
         r->plan_bytes = plan_beside(g, file);

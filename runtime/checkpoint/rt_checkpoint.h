@@ -379,11 +379,14 @@ bool rt_resume_refuses(Rt *rt, const char *folder, const RtTrainState *s, char *
 /* For rank 0: locks the folder of checkpoints, or waits for its holder: longer if that is on
  * another machine. A signal ends the wait, and the run. */
 bool rt_lock_folder(Rt *rt);
+/* For --dry-run: could rt_lock_folder lock it? Waits as that does; creates nothing, keeps no lock. */
+bool rt_lock_try(Rt *rt);
 
 /* ---- for the rooms above --------------------------------------------------------- */
 
-/* From a Hugging Face folder, or a step's; flag: the flag that names it. */
-void rt_import_weights(Rt *rt, const char *flag, const char *dir);
+/* Collective: from a Hugging Face folder, or a step's; flag: the flag that names it. False: a run that
+ * trains there has removed the step since it was found. */
+bool rt_import_weights(Rt *rt, const char *flag, const char *dir);
 /* Rank 0 warns if config.json there describes another model. */
 void rt_config_compare(const Rt *rt, const char *flag, const char *folder);
 /* Collective: the folder of the weights that --init means, or a reading command's --checkpoint or

@@ -6,10 +6,8 @@
 #include "checkpoint/rt_dry.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -45,17 +43,6 @@ static void find_above(Folder *f)
     }
 }
 
-/* Another run's lock is detected by trying to lock. */
-static bool is_in_use(const char *dir)
-{
-    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool used =
-        fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (fd >= 0)
-        close(fd);
-    return used;
-}
-
 /* False, and a row, if a run could not start there. */
 static bool check_place(Folder *f)
 {
@@ -77,8 +64,8 @@ static bool check_place(Folder *f)
         why = strerror(errno);
     else if (there && has(f->dir, "MANIFEST"))
         why = "it is a checkpoint itself: name the folder that it lies in";
-    else if (there && is_in_use(f->dir))
-        why = "another run writes its checkpoints there";
+    else if (there && !rt_lock_try(&d->rt))
+        why = d->rt.state->checkpoint->error;
     else if (there && (f->n = rt_file_steps(f->dir, &f->steps, error)) < 0)
         why = error;
     if (why != NULL)

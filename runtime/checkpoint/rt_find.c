@@ -295,6 +295,7 @@ static const char *find(Rt *rt, const char *flag, const char *dir, bool init)
     Search s = {.rt = rt, .flag = flag, .dir = dir};
     rt_enter(rt, RT_AT_LOAD);
     const Kind kind = kind_of(rt, dir, init);
+    rt->state->weights_listed = kind == OF_A_RUN;
     if (kind == OF_A_MODEL)
         return dir;
     find_sound(&s, kind);

@@ -37,15 +37,14 @@ typedef struct Import {
 
 /* ---- the folder ------------------------------------------------------------------ */
 
-/* The files that the index names, each once. */
-static void add_indexed(Import *im, const char *path)
+/* The files that the index names, each once; false with the error. */
+static bool add_indexed(Import *im, const char *path, char *error)
 {
-    char error[RT_ERROR_BYTES], key[512], file[RT_NAME_BYTES * 2],
-        full[RT_PATH_BYTES * 2];
+    char key[512], file[RT_NAME_BYTES * 2], full[RT_PATH_BYTES * 2];
     int64_t bytes;
     char *text = rt_file_load(path, INT64_C(1) << 28, &bytes, error);
     if (text == NULL)
-        FAIL(im, "%s", error);
+        return false;
     RtJson j = {text, text + bytes, false};
     bool first = true, inner = true, ok = rt_json_open(&j, '{');
     while (ok && rt_json_item(&j, '}', &first)) {
@@ -63,38 +62,52 @@ static void add_indexed(Import *im, const char *path)
             bool known = false;
             for (int i = 0; ok && i < im->tensors.n_files; i++)
                 known = known || strcmp(im->tensors.files[i].path, full) == 0;
-            if (ok && !known && !rt_tensors_add(&im->tensors, full, error))
-                FAIL(im, "%s", error);
+            if (ok && !known && !rt_tensors_add(&im->tensors, full, error)) {
+                free(text);
+                return false;
+            }
         }
         inner = false; /* one is enough */
     }
     if (!ok || !rt_json_done(&j) || im->tensors.n_files == 0)
         FAIL(im, "%s is not an index of safetensors", path);
     free(text);
+    return true;
 }
 
-static void open_folder(Import *im)
+static bool open_folder(Import *im, char *error)
 {
-    char path[RT_PATH_BYTES + RT_NAME_BYTES], error[RT_ERROR_BYTES];
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
     if (strlen(im->dir) >= RT_PATH_BYTES)
         FAIL(im, "%s", "the folder's name is too long");
     /* If both exist, the index is old: transformers takes the file, too. */
     snprintf(path, sizeof path, "%s/model.safetensors", im->dir);
-    if (access(path, F_OK) == 0) {
-        if (!rt_tensors_add(&im->tensors, path, error))
-            FAIL(im, "%s", error);
-    } else {
-        snprintf(path, sizeof path, "%s/model.safetensors.index.json", im->dir);
-        if (access(path, F_OK) != 0) {
-            FAIL(im,
-                 "%s has neither model.safetensors nor "
-                 "model.safetensors.index.json, nor checkpoints step-...",
-                 im->dir);
-        }
-        add_indexed(im, path);
-    }
-    if (!rt_tensors_sort(&im->tensors, error))
+    if (access(path, F_OK) == 0)
+        return rt_tensors_add(&im->tensors, path, error);
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", im->dir);
+    if (access(path, F_OK) == 0)
+        return add_indexed(im, path, error);
+    snprintf(error, RT_ERROR_BYTES,
+             "%s has neither model.safetensors nor model.safetensors.index.json, nor "
+             "checkpoints step-...",
+             im->dir);
+    return false;
+}
+
+/* Collective. Of a run's checkpoints, one that was listed and verified may be removed
+ * since; false: it was. What is open can be read nevertheless. */
+static bool open_together(Import *im)
+{
+    Rt *rt = im->rt;
+    char error[RT_ERROR_BYTES];
+    const bool opened = open_folder(im, error);
+    uint64_t gone = !opened && rt->state->weights_listed && rt_folder_is_removed(im->dir);
+    if (!opened && gone == 0)
         FAIL(im, "%s", error);
+    rt_sum_words(rt, &gone, 1);
+    if (gone == 0 && !rt_tensors_sort(&im->tensors, error))
+        FAIL(im, "%s", error);
+    return gone == 0;
 }
 
 /* ---- names and shapes ------------------------------------------------------------ */
@@ -366,9 +379,25 @@ static void read_param(Import *im, int id)
         add_rows(im, id);
 }
 
-void rt_import_weights(Rt *rt, const char *flag, const char *dir)
+static void read_all(Import *im)
 {
-    const RtTrainer *t = rt->trainer;
+    const RtTrainer *t = im->rt->trainer;
+    check_tensors(im);
+    agree(im);
+    for (int i = 0; i < t->n_segments; i++) {
+        im->segment = &t->segments[i];
+        for (int k = 0; k < im->segment->n_params; k++)
+            read_param(im, t->segment_params[im->segment->first_param + k]);
+    }
+    if (im->rt->rank == 0) {
+        fprintf(rt_words(im->rt), "initial weights: %s, %d tensors in %d file%s\n",
+                im->dir, im->tensors.n_tensors, im->tensors.n_files,
+                im->tensors.n_files == 1 ? "" : "s");
+    }
+}
+
+bool rt_import_weights(Rt *rt, const char *flag, const char *dir)
+{
     Import im = {.rt = rt, .flag = flag, .dir = dir};
     rt_enter(rt, RT_AT_LOAD);
     im.raw = malloc(RT_STAGE_ELEMS * sizeof(double));
@@ -376,21 +405,12 @@ void rt_import_weights(Rt *rt, const char *flag, const char *dir)
     im.x = malloc(RT_STAGE_ELEMS * sizeof(double));
     if (im.raw == NULL || im.stage == NULL || im.x == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "%s: out of memory", flag);
-    open_folder(&im);
-    check_tensors(&im);
-    agree(&im);
-    for (int i = 0; i < t->n_segments; i++) {
-        im.segment = &t->segments[i];
-        for (int k = 0; k < im.segment->n_params; k++)
-            read_param(&im, t->segment_params[im.segment->first_param + k]);
-    }
-    if (rt->rank == 0) {
-        fprintf(rt_words(rt), "initial weights: %s, %d tensors in %d file%s\n", dir,
-                im.tensors.n_tensors, im.tensors.n_files,
-                im.tensors.n_files == 1 ? "" : "s");
-    }
+    const bool there = open_together(&im);
+    if (there)
+        read_all(&im);
     rt_tensors_close(&im.tensors);
     free(im.raw);
     free(im.stage);
     free(im.x);
+    return there;
 }

@@ -83,12 +83,12 @@ static void describe(int fd, bool own, long pid, char who[WHO_BYTES])
 
 /* ---- the lock -------------------------------------------------------------------- */
 
-static bool open_lock_file(RtCheckpoint *c)
+static bool open_lock_file(RtCheckpoint *c, int flags)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
     snprintf(path, sizeof path, "%s/.lock", c->dir);
     close(c->lock);
-    c->lock = rt_file_open(path, O_RDWR | O_CREAT, c->error);
+    c->lock = rt_file_open(path, flags, c->error);
     return c->lock >= 0;
 }
 
@@ -101,8 +101,9 @@ static bool wait_for_holder(Rt *rt, bool own, double begin)
     const long pid = holder_here(c->lock, own);
     const int most = pid > 0 ? HERE_SECONDS : ELSEWHERE_SECONDS;
     char who[WHO_BYTES];
+    const bool ranks = rt->state->shared != NULL; /* with --dry-run: not yet */
     describe(c->lock, own, pid, who);
-    if (atomic_load(&rt->state->shared->signal) != 0) {
+    if (ranks && atomic_load(&rt->state->shared->signal) != 0) {
         rt_fail(rt, RT_EXIT_AGAIN,
                 "a signal came while %s had the lock of %s: run it again with --resume",
                 who, c->dir);
@@ -117,34 +118,59 @@ static bool wait_for_holder(Rt *rt, bool own, double begin)
                c->dir, who, most);
     }
     nanosleep(&nap, NULL);
-    rt_enter(rt, RT_AT_LOAD);
+    if (ranks)
+        rt_enter(rt, RT_AT_LOAD);
     return true;
 }
 
-bool rt_lock_folder(Rt *rt)
+/* flags: of a lock file, if there must be one; *own: the lock is on it. */
+static bool lock_with(Rt *rt, int flags, bool *own)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     const double begin = rt_clock();
-    bool own = false;
+    *own = false;
     c->lock = rt_file_open(c->dir, O_RDONLY | O_DIRECTORY, c->error);
     if (c->lock < 0)
         return false;
     while (flock(c->lock, LOCK_EX | LOCK_NB) != 0) {
-        if (errno == EBADF && !own) {
-            own = true;
-            if (!open_lock_file(c))
+        if (errno == EBADF && !*own) {
+            *own = true;
+            if (!open_lock_file(c, flags))
                 return false;
         } else if (errno == EWOULDBLOCK) {
-            if (!wait_for_holder(rt, own, begin))
+            if (!wait_for_holder(rt, *own, begin))
                 return false;
         } else if (errno != EINTR) {
             rt_say("trainer: warning: %s cannot be locked (%s): start no second run "
                    "there",
                    c->dir, strerror(errno));
+            *own = false;
             return true;
         }
     }
-    if (own)
-        write_words(c->lock);
     return true;
+}
+
+bool rt_lock_folder(Rt *rt)
+{
+    bool own;
+    if (!lock_with(rt, O_RDWR | O_CREAT, &own))
+        return false;
+    if (own)
+        write_words(rt->state->checkpoint->lock);
+    return true;
+}
+
+bool rt_lock_try(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    bool own, can = lock_with(rt, O_RDWR, &own);
+    if (c->lock >= 0)
+        close(c->lock);
+    c->lock = -1;
+    if (!can && own && rt_file_error_is_missing()) { /* no run has locked it yet */
+        c->error[0] = '\0';
+        can = true;
+    }
+    return can;
 }

@@ -130,7 +130,7 @@ static bool map_snapshots(Rt *rt)
                         base + r * size);
         if (at == MAP_FAILED) {
             snprintf(c->error, sizeof c->error, "copies cannot be mapped: %s",
-                     strerror(errno));
+                     rt_limits_map_error("", errno));
             break;
         }
         c->snapshot[r] = at;

@@ -77,7 +77,7 @@ static bool pattern_intact(const char *space, int64_t bytes)
 static bool no_memory(char *error, int64_t bytes, const char *kind)
 {
     snprintf(error, RT_ERROR_BYTES, "%lld bytes of %s memory for this rank's arena: %s",
-             (long long)bytes, kind, strerror(errno));
+             (long long)bytes, kind, rt_limits_map_error("", errno));
     return false;
 }
 

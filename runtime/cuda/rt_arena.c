@@ -106,7 +106,7 @@ bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
                         rt_pages(sizeof(RtShared)));
     if (control_area == MAP_FAILED) {
         snprintf(error, RT_ERROR_BYTES, "%lld bytes of shared memory: %s",
-                 (long long)bytes, strerror(errno));
+                 (long long)bytes, rt_limits_map_error("", errno));
         return false;
     }
     guarded = guard;

@@ -148,6 +148,6 @@ void rt_profile_end(Rt *rt)
             t->flops / n);
     }
     fprintf(f, "\n]}\n");
-    if (!rt_output_end(&out))
+    if (!rt_output_end(rt, &out))
         rt_output_lost(rt, "profile", path);
 }

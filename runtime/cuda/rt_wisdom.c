@@ -330,9 +330,9 @@ void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
     const bool begun = rt_output_begin(&out, wisdom.path, NULL);
     if (begun)
         fwrite(o.text, 1, o.bytes, out.f);
-    if (!begun || !rt_output_end(&out)) {
+    if (!begun || !rt_output_end(rt, &out)) {
         rt_fail(rt, RT_EXIT_ERROR, "%s cannot be written: %s", wisdom.path,
-                strerror(errno));
+                rt_output_reason());
     }
     free(o.text);
 }

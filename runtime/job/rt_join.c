@@ -370,7 +370,8 @@ static bool visit(Meeting *m)
     m->peer[a.rank] = s;
     m->shared_cpus = a.shared_cpus;
     m->shared = rt_shared_map(m->fd);
-    return m->shared != NULL || trouble(m, "no shared memory", strerror(errno));
+    return m->shared != NULL ||
+           trouble(m, "no shared memory", rt_limits_map_error("", errno));
 }
 
 /* ---- both ------------------------------------------------------------------------ */

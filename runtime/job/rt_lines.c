@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_lines.c: the lines of --log in a pipe, on a terminal or another device. In: lines,
- * each sent by one fflush. Out: the lines there, each one whole or left out.
+/* rt_lines.c: what goes into a pipe, a terminal or another device: the lines of --log,
+ * each sent by one fflush, and files written in one go. Out: there, lines that are each
+ * whole or left out.
  *
  * A run that has computed for days does not wait for a reader that has stopped reading: a
  * line waits for ten seconds, and from then on lines are left out until one is accepted
@@ -9,14 +10,17 @@
 #include "job/rt_out.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* BUFFER_BYTES: more than any line, or stdio would send it in parts. */
-enum { BUFFER_BYTES = 1 << 18, LOOK_MS = 10, LOOKS = 1000 };
+enum { LOOK_MS = 10, LOOKS = 1000 };
+
+typedef struct Held {
+    char *text;
+    size_t bytes, room;
+} Held;
 
 struct RtLines {
     Rt *rt;
@@ -24,9 +28,31 @@ struct RtLines {
     int fd;
     bool stuck; /* its reader has stopped reading */
     int64_t left_out;
-    size_t rest_bytes; /* of the line that was begun */
-    char rest[BUFFER_BYTES], buffer[BUFFER_BYTES];
+    Held line; /* stdio sends a long one in parts */
+    Held rest; /* of the line that was begun */
 };
+
+ssize_t rt_stream_send(Rt *rt, int fd, const char *text, size_t bytes, bool waits)
+{
+    size_t sent = 0;
+    for (int looks = 0; sent < bytes;) {
+        const ssize_t n = write(fd, text + sent, bytes - sent);
+        if (n > 0) {
+            sent += (size_t)n;
+            looks = 0;
+        } else if (n == 0 || errno == EAGAIN) {
+            if (!waits || looks++ == LOOKS)
+                break;
+            poll(NULL, 0, LOOK_MS);
+            rt_save_moves(rt); /* tells the page that this rank is not stuck */
+        } else if (errno != EINTR) {
+            return -1;
+        }
+    }
+    return (ssize_t)sent;
+}
+
+/* ---- one line -------------------------------------------------------------------- */
 
 static void say_stuck(RtLines *l)
 {
@@ -38,78 +64,85 @@ static void say_stuck(RtLines *l)
     l->stuck = true;
 }
 
-/* How many bytes the reader accepted; -1 with errno. */
-static ssize_t send_bytes(RtLines *l, const char *text, size_t bytes)
+/* Leaves what was not sent; false with errno. */
+static bool send_held(RtLines *l, Held *h)
 {
-    size_t sent = 0;
-    for (int looks = 0; sent < bytes;) {
-        const ssize_t n = write(l->fd, text + sent, bytes - sent);
-        if (n > 0) {
-            sent += (size_t)n;
-            looks = 0;
-        } else if (n == 0 || errno == EAGAIN) {
-            if (l->stuck || looks++ == LOOKS) {
-                say_stuck(l);
-                break;
-            }
-            poll(NULL, 0, LOOK_MS);
-            rt_save_moves(l->rt); /* tells the page that this rank is not stuck */
-        } else if (errno != EINTR) {
-            return -1;
-        }
-    }
-    return (ssize_t)sent;
-}
-
-/* Keeps what is left of the text; true: nothing is. */
-static bool send_or_keep(RtLines *l, const char *text, size_t bytes, ssize_t *sent)
-{
-    *sent = send_bytes(l, text, bytes);
-    if (*sent < 0)
+    const ssize_t sent = rt_stream_send(l->rt, l->fd, h->text, h->bytes, !l->stuck);
+    if (sent < 0)
         return false;
-    l->rest_bytes = bytes - (size_t)*sent;
-    memmove(l->rest, text + *sent, l->rest_bytes);
-    return l->rest_bytes == 0;
+    h->bytes -= (size_t)sent;
+    memmove(h->text, h->text + sent, h->bytes);
+    if (h->bytes > 0)
+        say_stuck(l);
+    return true;
 }
 
-/* For stdio: takes the whole line, or returns 0 with errno. */
-static ssize_t put_line(void *lines, const char *line, size_t bytes)
+/* The line is whole: sends it, keeps its rest, or leaves it out; false with errno. */
+static bool send_line(RtLines *l)
+{
+    const size_t bytes = l->line.bytes;
+    if (l->rest.bytes > 0 && !send_held(l, &l->rest))
+        return false;
+    if (l->rest.bytes == 0 && !send_held(l, &l->line))
+        return false;
+    if (l->rest.bytes > 0 || l->line.bytes == bytes) { /* it was not begun */
+        l->left_out++;
+    } else if (l->line.bytes > 0) {
+        const Held rest = l->line;
+        l->line = l->rest;
+        l->rest = rest;
+    } else {
+        l->stuck = false;
+    }
+    l->line.bytes = 0;
+    return true;
+}
+
+static bool hold(Held *h, const char *text, size_t bytes)
+{
+    if (h->room - h->bytes < bytes) {
+        const size_t room = 2 * (h->bytes + bytes);
+        char *more = realloc(h->text, room);
+        if (more == NULL)
+            return false;
+        h->text = more;
+        h->room = room;
+    }
+    memcpy(h->text + h->bytes, text, bytes);
+    h->bytes += bytes;
+    return true;
+}
+
+/* ---- the stream ------------------------------------------------------------------ */
+
+/* For stdio: takes all, or returns 0 with errno. */
+static ssize_t put(void *lines, const char *text, size_t bytes)
 {
     RtLines *l = lines;
-    ssize_t sent = 0;
-    if (l->rest_bytes > 0 && !send_or_keep(l, l->rest, l->rest_bytes, &sent)) {
-        l->left_out += sent >= 0;
-        return sent < 0 ? 0 : (ssize_t)bytes;
-    }
-    if (!send_or_keep(l, line, bytes, &sent)) {
-        if (sent < 0)
-            return 0;
-        if (sent == 0) { /* it was not begun */
-            l->rest_bytes = 0;
-            l->left_out++;
-        }
-        return (ssize_t)bytes;
-    }
-    l->stuck = false;
-    return (ssize_t)bytes;
+    if (bytes == 0)
+        return 0;
+    if (!hold(&l->line, text, bytes))
+        return 0;
+    return text[bytes - 1] != '\n' || send_line(l) ? (ssize_t)bytes : 0;
 }
 
 static int close_lines(void *lines)
 {
-    return close(((RtLines *)lines)->fd);
+    RtLines *l = lines;
+    const bool sent = l->rest.bytes == 0 || send_held(l, &l->rest);
+    const int reason = errno;
+    const bool closed = close(l->fd) == 0;
+    if (!sent)
+        errno = reason;
+    return sent && closed ? 0 : -1;
 }
 
-/* Unlike stdout's, its flags are not shared with other programs, because it was opened
- * here. */
 FILE *rt_lines_open(Rt *rt, const char *path, RtLines **lines)
 {
-    const cookie_io_functions_t calls = {.write = put_line, .close = close_lines};
+    const cookie_io_functions_t calls = {.write = put, .close = close_lines};
     RtLines *l = calloc(1, sizeof *l);
-    const int fd = rt_output_open(path);
-    const int flags = fd >= 0 ? fcntl(fd, F_GETFL) : -1;
-    FILE *f = NULL;
-    if (l != NULL && flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0)
-        f = fopencookie(l, "w", calls);
+    const int fd = l != NULL ? rt_output_open(path) : -1;
+    FILE *f = fd >= 0 ? fopencookie(l, "w", calls) : NULL;
     if (f == NULL) {
         const int reason = errno;
         free(l);
@@ -121,14 +154,15 @@ FILE *rt_lines_open(Rt *rt, const char *path, RtLines **lines)
     l->rt = rt;
     l->path = path;
     l->fd = fd;
-    setvbuf(f, l->buffer, _IOFBF, sizeof l->buffer);
     *lines = l;
     return f;
 }
 
 int64_t rt_lines_end(RtLines *l)
 {
-    const int64_t left_out = l->left_out + (l->rest_bytes > 0);
+    const int64_t left_out = l->left_out + (l->rest.bytes > 0);
+    free(l->line.text);
+    free(l->rest.text);
     free(l);
     return left_out;
 }

@@ -30,6 +30,9 @@ typedef struct RtLines RtLines;
  * errno. The path and *lines live longer than the stream. */
 FILE *rt_lines_open(Rt *rt, const char *path, RtLines **lines);
 int64_t rt_lines_end(RtLines *l); /* after fclose: how many were dropped */
+/* Sends to a device or a pipe that rt_output_open opened; returns how many bytes were accepted before
+ * its reader accepted nothing for ten seconds (waits = false: at all), or -1 with errno. */
+ssize_t rt_stream_send(Rt *rt, int fd, const char *text, size_t bytes, bool waits);
 
 /* ---- rt_outputs.c ---------------------------------------------------------------- */
 
@@ -44,7 +47,8 @@ void rt_outputs_spare(const Rt *rt);
 void rt_outputs_spare_file(const Rt *rt, const char *flag, uint64_t device,
                            uint64_t inode);
 
-/* Opens a device or a pipe; says so if a pipe has no reader yet. -1 with errno. */
+/* Opens a device or a pipe, whose writes do not wait; says so if a pipe has no reader yet. -1 with
+ * errno. */
 int rt_output_open(const char *path);
 /* A file written in one go gets its name when it is complete and on disk. If another program has
  * created that name since rt_outputs_check, its file stays: errno is EEXIST, a message says so, and
@@ -54,10 +58,14 @@ typedef struct RtOutput {
     const char *begins;  /* how the flag's files start; NULL: any file may be replaced */
     char part[PATH_MAX]; /* its temporary name; empty: it is a device or a pipe */
     char path[PATH_MAX];
+    int stream; /* the device or pipe, and what it will get: */
+    char *text;
+    size_t bytes;
 } RtOutput;
 const char *rt_output_begins(const Rt *rt, const char *flag); /* NULL with --force */
 bool rt_output_begin(RtOutput *o, const char *path, const char *begins); /* or errno */
-bool rt_output_end(RtOutput *o);                                         /* the same */
+bool rt_output_end(Rt *rt, RtOutput *o); /* the same; waits ten seconds for a pipe's reader */
+const char *rt_output_reason(void);      /* text for errno, after either */
 
 /* Records that a requested file is incomplete: the run fails at its end, after everything else. */
 void rt_output_lost(Rt *rt, const char *flag, const char *path);

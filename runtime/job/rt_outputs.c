@@ -325,6 +325,8 @@ const char *rt_output_begins(const Rt *rt, const char *flag)
     return rt->state->flags.force ? NULL : named[i].begins;
 }
 
+/* Unlike stdout's, its flags are not shared with other programs, because it is opened
+ * here. */
 int rt_output_open(const char *path)
 {
     int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
@@ -334,24 +336,36 @@ int rt_output_open(const char *path)
         fd = open(path, O_WRONLY | O_CLOEXEC);
     }
     const int flags = fd >= 0 ? fcntl(fd, F_GETFL) : -1;
-    if (flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0)
+    if (flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0)
         return fd;
+    const int reason = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = reason;
     return -1;
 }
 
-/* The target of the name: the target of a link is written, the link stays. A device or a
- * pipe is opened directly. */
+/* Of a device or a pipe: what is written is sent at the end. */
+static bool begin_stream(RtOutput *o, const char *path)
+{
+    o->stream = rt_output_open(path);
+    if (o->stream < 0)
+        return false;
+    o->f = open_memstream(&o->text, &o->bytes);
+    if (o->f == NULL)
+        close(o->stream);
+    return o->f != NULL;
+}
+
+/* The target of the name: the target of a link is written, the link stays. */
 bool rt_output_begin(RtOutput *o, const char *path, const char *begins)
 {
     struct stat s;
     const bool there = stat(path, &s) == 0;
     o->begins = begins;
     o->part[0] = '\0';
-    if (there && !S_ISREG(s.st_mode)) {
-        const int stream = rt_output_open(path);
-        o->f = stream >= 0 ? fdopen(stream, "w") : NULL;
-        return o->f != NULL;
-    }
+    if (there && !S_ISREG(s.st_mode))
+        return begin_stream(o, path);
     if (!follow(path, o->path))
         return false;
     if (snprintf(o->part, sizeof o->part, "%s.%ld.part", o->path, (long)getpid()) >=
@@ -390,20 +404,36 @@ static bool take_name(const RtOutput *o)
     return rename(o->part, o->path) == 0;
 }
 
-bool rt_output_end(RtOutput *o)
+static bool end_stream(Rt *rt, RtOutput *o)
 {
-    const bool named = o->part[0] != '\0';
+    const bool written = fflush(o->f) == 0 && !ferror(o->f);
+    fclose(o->f);
+    const ssize_t sent =
+        written ? rt_stream_send(rt, o->stream, o->text, o->bytes, true) : -1;
+    const int reason = sent >= 0 ? ETIMEDOUT : written ? errno : ENOMEM;
+    const bool good = sent >= 0 && (size_t)sent == o->bytes;
+    free(o->text);
+    if (close(o->stream) != 0 && good)
+        return false;
+    errno = reason;
+    return good;
+}
+
+bool rt_output_end(Rt *rt, RtOutput *o)
+{
+    if (o->part[0] == '\0')
+        return end_stream(rt, o);
     bool good = fflush(o->f) == 0 && !ferror(o->f);
-    if (good && named)
+    if (good)
         good = fsync(fileno(o->f)) == 0 || errno == EINVAL;
     const int reason = errno;
     if (fclose(o->f) != 0 || !good) {
         errno = good ? errno : reason;
         good = false;
     }
-    if (good && named)
+    if (good)
         good = take_name(o);
-    if (!good && named && errno != EEXIST) {
+    if (!good && errno != EEXIST) {
         const int why = errno;
         unlink(o->part);
         errno = why;
@@ -411,9 +441,14 @@ bool rt_output_end(RtOutput *o)
     return good;
 }
 
+const char *rt_output_reason(void)
+{
+    return errno == ETIMEDOUT ? "its reader has stopped reading" : strerror(errno);
+}
+
 void rt_output_lost(Rt *rt, const char *flag, const char *path)
 {
     char *lost = rt->state->lost;
     if (lost[0] == '\0')
-        snprintf(lost, RT_ERROR_BYTES, "--%s %.500s: %s", flag, path, strerror(errno));
+        snprintf(lost, RT_ERROR_BYTES, "--%s %.500s: %s", flag, path, rt_output_reason());
 }

@@ -468,7 +468,7 @@ void rt_calibrate(Rt *rt)
     if (fclose(memory) != 0)
         rt_fail(rt, RT_EXIT_ERROR, "out of memory");
     if (!rt_output_begin(&out, path, rt_output_begins(rt, "calibrate")) ||
-        (fwrite(text, 1, bytes, out.f), !rt_output_end(&out)))
+        (fwrite(text, 1, bytes, out.f), !rt_output_end(rt, &out)))
         rt_output_lost(rt, "calibrate", path);
     else if (!rt->state->flags.quiet)
         rt_say("trainer: measured in %.0f s: %.500s", rt_clock() - began, path);

@@ -67,7 +67,7 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
     const double tokens = mean * rt_scale(rt);
     static RtOutput out;
     if (!rt_output_begin(&out, path, rt_output_begins(rt, "debug-gradients")))
-        rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
+        rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, rt_output_reason());
     FILE *f = out.f;
     fprintf(f, "{\"loss\": ");
     rt_json_number(f, targets > 0 ? rt->state->loss : NAN);
@@ -89,8 +89,8 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
         before = ",\n";
     }
     fprintf(f, "\n]}\n");
-    if (!rt_output_end(&out))
-        rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
+    if (!rt_output_end(rt, &out))
+        rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, rt_output_reason());
 }
 
 /* Collective. Slow, because it is rarely used: the sums travel a few parameters at a

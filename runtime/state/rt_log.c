@@ -267,7 +267,7 @@ static void write_stats(Rt *rt, const RankStats *all)
                 r + 1 < t->world_size ? "," : "");
     }
     fprintf(f, "]}\n");
-    if (!rt_output_end(&out))
+    if (!rt_output_end(rt, &out))
         rt_output_lost(rt, "stats", path);
 }
 

@@ -34,8 +34,25 @@ dry_runs() {
         --checkpoint "$ck" --resume --steps 60
     check 'dry run: data that repeat are told' row schedule note '.*: the data repeat'
     exec 8<"$ck" && flock -n 8
-    dry 'a folder in use' 1 'another run writes its checkpoints there' llama1 --checkpoint "$ck" --resume
+    dry 'a folder in use' 1 'another run writes its checkpoints there: process [0-9]+ of this machine' llama1 \
+        --checkpoint "$ck" --resume
     exec 8<&-
+    flock -no "$ck" sleep 2 &
+    sleep 0.2
+    dry 'a lock that is freed is waited for, as at a start' 0 'step 4 of 6, every hash agrees' llama1 \
+        --checkpoint "$ck" --resume
+    wait $!
+    export IO_DIR=$ck IO_FLOCK=9 LD_PRELOAD=$io # the folder cannot be locked, but a file in it
+    dry 'a folder that no run has locked' 0 'every hash agrees' llama1 --checkpoint "$ck" --resume
+    check 'dry run: which stays without a lock' test ! -e "$ck/.lock"
+    echo 'elsewhere 7' >"$ck/.lock"
+    exec 8<"$ck/.lock" && LD_PRELOAD='' flock -n 8
+    dry 'a lock on a file in it' 1 'another run writes its checkpoints there: process [0-9]+ of this machine' llama1 \
+        --checkpoint "$ck" --resume
+    exec 8<&-
+    export -n IO_DIR IO_FLOCK LD_PRELOAD
+    unset IO_DIR IO_FLOCK LD_PRELOAD
+    rm "$ck/.lock"
     damage "$ck/step-00000004/model.safetensors" flip 20000
     dry 'a damaged one is skipped' 0 'step 4 is skipped: model.safetensors: not what was written' llama1 \
         --checkpoint "$ck" --resume

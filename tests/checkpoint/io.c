@@ -17,7 +17,8 @@
  *   IO_MEMORY=BYTES the machine says that so many are available
  *   IO_READONLY=1   no file can be made there
  *   IO_GONE=FOLDER  it is renamed as soon as a file of it is opened, as by a run that
- *                   prunes, and the folder IO_COMES takes its place beside it
+ *                   prunes, and the folder IO_COMES takes its place beside it;
+ *                   IO_GONE_LATE=1: when its weights are looked for
  *   IO_LOG=FILE     a line for each call that changes something, for crash.c */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -237,6 +238,13 @@ static void prune(const char *path)
         REAL(rename)(gone, away);
 }
 
+int access(const char *path, int mode)
+{
+    if (ours(path) && getenv("IO_GONE_LATE") && strstr(path, "/model.safetensors"))
+        prune(path);
+    return REAL(access)(path, mode);
+}
+
 int open(const char *path, int flags, ...)
 {
     va_list ap;
@@ -248,7 +256,8 @@ int open(const char *path, int flags, ...)
     va_end(ap);
     if (!ours(path))
         return REAL(open)(path, flags, mode);
-    prune(path);
+    if (!getenv("IO_GONE_LATE"))
+        prune(path);
     if (fails(EIO))
         return -1;
     if (flags & O_CREAT && getenv("IO_READONLY")) {

@@ -256,6 +256,18 @@ pruned_meanwhile() {
             "step-00000004, the .* one of $fck" "$WORK/fault2.err"
         check 'without a warning' test "$(grep -c skipped "$WORK/fault2.err")" = 0
     done
+    rm -rf "$fck" && cp -r "$WORK/pruned.ck" "$fck" && mv "$fck/step-00000004" "$fck/later"
+    IO_GONE_LATE=1 IO_DIR=$fck IO_GONE=$fck/step-00000003 IO_COMES=$fck/later/step-00000004 LD_PRELOAD=$io \
+        timeout 60 "$WORK/fault2/trainer" sample --checkpoint "$fck" --prompt '1 2' --tokens 2 --threads 1 \
+        >"$WORK/fault2.out" 2>"$WORK/fault2.err"
+    check 'one that is pruned after it was verified: code 0' test $? = 0
+    check 'the weights are of the one that came' grep -q "^initial weights: $fck/step-00000004" "$WORK/fault2.err"
+    rm -rf "$fck" && cp -r "$WORK/pruned.ck" "$fck" && mv "$fck/step-00000004" "$fck/later"
+    IO_GONE_LATE=1 IO_DIR=$fck IO_GONE=$fck/step-00000003 IO_COMES=$fck/later/step-00000004 LD_PRELOAD=$io \
+        timeout 60 "$WORK/fault2/trainer" --init "$fck" --data "$data" --steps 1 --threads 1 \
+        >"$WORK/fault2.out" 2>"$WORK/fault2.err"
+    check 'one of --init: code 1' test $? = 1
+    check 'with a word' grep -q "[-]-init: $fck/step-00000003 was removed since it was verified" "$WORK/fault2.err"
     rm -rf "$fck" && cp -r "$WORK/pruned.ck" "$fck" && mkdir "$fck/none"
     IO_DIR=$fck IO_GONE=$fck/step-00000003 IO_COMES=$fck/none LD_PRELOAD=$io \
         "$WORK/fault2/trainer" ls "$fck" >"$WORK/fault2.out" 2>"$WORK/fault2.err"

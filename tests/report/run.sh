@@ -116,6 +116,34 @@ large() {
     check "32 runs" python3 "$here/page.py" many.html
 }
 
+# The seconds of a processor that a report may take grow with its logs, also those in folders named: a
+# library before the C library's prints how many. The log is one long line, which is refused at once.
+seconds() {
+    cat >limit.c <<'C'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <sys/resource.h>
+int setrlimit(__rlimit_resource_t what, const struct rlimit *r)
+{
+    int (*next)(__rlimit_resource_t, const struct rlimit *) = dlsym(RTLD_NEXT, "setrlimit");
+    if (what == RLIMIT_CPU)
+        fprintf(stderr, "seconds %lld\n", (long long)r->rlim_cur);
+    return next(what, r);
+}
+int setrlimit64(__rlimit_resource_t what, const struct rlimit64 *r)
+{
+    return setrlimit(what, (const struct rlimit *)r);
+}
+C
+    check "a library that tells limits" ${CC:-cc} -fPIC -shared -O1 limit.c -o limit.so -ldl
+    mkdir -p huge one_huge && truncate -s 100000000 huge/log.jsonl one_huge/other.jsonl
+    for name in huge/log.jsonl huge one_huge; do
+        ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$PWD/limit.so report "$name" >huge.html 2>huge.err
+        check "$name: seconds for 100 MB" grep -qx 'seconds 1120' huge.err
+    done
+}
+
 # ---- others --------------------------------------------------------------------------------------
 
 # The script of docs/monitor.md, with a stand-in for W&B's module: every number of every line.
@@ -202,6 +230,7 @@ part pages:logs pages
 part wrong:logs wrong
 part files:logs files
 part large:logs turn 0 2 large
+part seconds:logs seconds
 part wandb:logs wandb
 part drawings drawings
 [ "$FULL" != 1 ] || part browser:pages,drawings browser

@@ -418,6 +418,20 @@ large_pages() {
     check "change no bit" cmp "$WORK/large.weights" "$WORK/small.weights"
 }
 
+# A mapping that fails because the process has too many says so, whatever it is for.
+full_maps() {
+    local so=$WORK/full_maps.so
+    cc -O1 -Wall -Wextra -Werror -shared -fPIC "$ROOT/tests/runtime/full_maps.c" -o "$so" || return
+    FULL_MAPS=arena LD_PRELOAD=$so timeout 60 "$WORK/one/trainer" --data "$data" --steps 2 --quiet \
+        >"$WORK/maps.out" 2>"$WORK/maps.err"
+    check "too many mappings for the arena: code 1" test $? = 1
+    check "are told" grep -q 'memory for this rank.s arena: .* mappings that vm.max_map_count allows' "$WORK/maps.err"
+    FULL_MAPS=copies LD_PRELOAD=$so timeout 60 "$WORK/one/trainer" --data "$data" --steps 2 --quiet \
+        --checkpoint "$WORK/maps.ck" --checkpoint-every 1 >"$WORK/maps.out" 2>"$WORK/maps.err"
+    check "too many for copies are told" grep -q 'copies cannot be mapped: .* mappings that vm.max_map_count allows' \
+        "$WORK/maps.err"
+}
+
 # The step must stay inside its arena, and touch no byte that nobody wrote.
 checkers() {
     check "guard pages around the arena" "$t" --data "$data" --steps 2 --guard
@@ -563,5 +577,6 @@ part terminal:four on_a_terminal
 part events:four,one events_suite
 part log_keys:four check "the log's keys" json
 part large_pages:four large_pages
+part full_maps:one full_maps
 part checkers:four,one turn 0 4 checkers
 finish

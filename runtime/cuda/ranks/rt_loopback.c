@@ -55,7 +55,8 @@ void rt_loopback_map(Rt *rt, int fd, int64_t offset)
                  MAP_SHARED, fd, offset);
     if (slots == MAP_FAILED) {
         rt_fail(rt, RT_EXIT_ERROR, "%lld bytes of shared memory for the loopback: %s",
-                (long long)rt_loopback_bytes(rt->trainer), strerror(errno));
+                (long long)rt_loopback_bytes(rt->trainer),
+                rt_limits_map_error("", errno));
     }
 }
 

@@ -449,7 +449,7 @@ bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
                        rt_control_offset(t, 0));
     if (net.control == MAP_FAILED) {
         snprintf(error, RT_ERROR_BYTES, "%lld bytes of shared memory: %s",
-                 (long long)bytes, strerror(errno));
+                 (long long)bytes, rt_limits_map_error("", errno));
         return false;
     }
     if (!rt_meet_links(t, f, j, secret, shared, patience_ns, &net.link, &net.links,
