@@ -213,13 +213,14 @@ static const char *check_passed(const SplitCheck *x, const Node *n)
                              x->c->name, n->name);
 }
 
-/* A sum of summands that are wider than it. */
+/* A sum, in the values' dtype, of summands that are wider. */
 static bool adds_wide(const SplitCheck *x, const Node *n)
 {
     const Dtype wide = n->in[0]->dtype;
 
     return part_of(x, n->in[0])->kind == PART_PARTIAL &&
            wide == x->g->model.parts_dtype &&
+           n->out[0]->dtype == x->g->model.param_dtype &&
            dtype_bytes(wide) > dtype_bytes(n->out[0]->dtype);
 }
 
