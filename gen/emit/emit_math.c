@@ -27,19 +27,31 @@ static const char *local_name(Emit *e, const KernelList *kernels, const char *na
     return name;
 }
 
-/* A constant may have been named by another class: this class's own values come first. */
+static bool is_own_value(const Class *c, const char *name)
+{
+    for (int i = 0; c && i < c->values.count; i++)
+        if (c->values.items[i]->loc != LOC_CONST &&
+            !strcmp(c->values.items[i]->name, name))
+            return true;
+    return false;
+}
+
+/* A constant may have been named by another class: this class's own values come first. Of
+ * two that are renamed, one ends in _const or both in their indices; neither is called
+ * what a constant is. */
 static const char *const_name(Emit *e, const KernelList *kernels, const Class *c,
                               int index)
 {
-    const char *name = e->g->consts.items[index].name;
+    const Const *all = e->g->consts.items;
+    const char *name = all[index].name;
+    bool taken = is_own_value(c, name);
 
-    for (int i = 0; c && i < c->values.count; i++) {
-        const Value *v = c->values.items[i];
-
-        if (v->loc != LOC_CONST && !strcmp(v->name, name)) {
-            name = gen_printf(e->g, "%s_const", name);
-            i = -1;
-        }
+    for (int tries = 0; taken; tries++) {
+        name = tries ? gen_printf(e->g, "%s_%d", name, index)
+                     : gen_printf(e->g, "%s_const", name);
+        taken = is_own_value(c, name);
+        for (int i = 0; i < e->g->consts.count; i++)
+            taken = taken || !strcmp(all[i].name, name);
     }
     return local_name(e, kernels, name);
 }

@@ -91,9 +91,10 @@ int folder_parent(Folder *f, const char *path, bool make, const char **name)
 }
 
 /* Reads a regular file. Returns 0 or an errno: ENOENT if absent, ELOOP for a link, EINVAL
- * for another kind. is: the entry with that content, or null. */
-static int read_at(Folder *f, const char *path, const char **data, size_t *bytes,
-                   struct stat *is)
+ * for another kind, EFBIG for more bytes than that. is: the entry with that content, or
+ * null. */
+static int read_at(Folder *f, const char *path, off_t most, const char **data,
+                   size_t *bytes, struct stat *is)
 {
     const char *name;
     struct stat st;
@@ -112,7 +113,7 @@ static int read_at(Folder *f, const char *path, const char **data, size_t *bytes
         e = errno;
     else if (!S_ISREG(st.st_mode))
         e = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-    else if (st.st_size > MAX_FILE_BYTES)
+    else if (st.st_size > most)
         e = EFBIG;
     else
         p = gen_alloc(f->g, (size_t)st.st_size + 1);
@@ -175,6 +176,8 @@ static const char *kind_of_error(int e)
         return "lies below something that is not a folder";
     case EINVAL:
         return "is not a regular file";
+    case EFBIG:
+        return "has more bytes than anything that fsdpgen writes there";
     default:
         return strerror(e);
     }
@@ -202,7 +205,7 @@ static void read_manifest(Folder *f)
     json_error_t error;
     json_t *root, *files, *value;
     const char *generator;
-    int e = read_at(f, manifest_name, &text, &bytes, NULL);
+    int e = read_at(f, manifest_name, MAX_LIST_BYTES, &text, &bytes, NULL);
 
     if (e == ENOENT)
         return;
@@ -216,7 +219,9 @@ static void read_manifest(Folder *f)
         folder_complain(f, manifest_name,
                         "remove it, or use --force if nothing in this folder was "
                         "edited",
-                        "this is not a manifest of fsdpgen");
+                        e == EFBIG
+                            ? "it has more than 1 MiB, which no manifest of fsdpgen has"
+                            : "this is not a manifest of fsdpgen");
     }
     json_decref(root);
 }
@@ -226,7 +231,7 @@ static void read_mark(Folder *f)
 {
     const char *text, *line, *end;
     size_t bytes;
-    int e = read_at(f, MARK_NAME, &text, &bytes, NULL);
+    int e = read_at(f, MARK_NAME, MAX_LIST_BYTES, &text, &bytes, NULL);
 
     f->marked = e != ENOENT;
     if (e && e != ENOENT)
@@ -257,7 +262,8 @@ static int compare(Folder *f, Entry *e)
 {
     const char *data;
     size_t bytes;
-    int error = f->fd < 0 ? ENOENT : read_at(f, e->path, &data, &bytes, &e->disk);
+    int error =
+        f->fd < 0 ? ENOENT : read_at(f, e->path, MAX_FILE_BYTES, &data, &bytes, &e->disk);
 
     e->kind = error == ENOENT ? ABSENT : error ? OTHER : REGULAR;
     if (error)

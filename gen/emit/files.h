@@ -9,7 +9,8 @@
 
 #include <sys/stat.h>
 
-enum { MAX_NAME_BYTES = 200, MAX_FILE_BYTES = 256 << 20 };
+enum { MAX_NAME_BYTES = 200, MAX_FILE_BYTES = 256 << 20,
+       MAX_LIST_BYTES = 1 << 20 }; /* of a manifest or a mark: a hundred times what is written */
 
 /* A folder that is being written contains a mark, which is also the writer's lock: a line with hash
  * and path for every file to come. It is removed when the folder is complete, so a mark without a

@@ -270,15 +270,26 @@ static void seed_outputs(Grad *x)
     }
 }
 
-static const char *params_written(Grad *x, const Node *n)
+/* A tied parameter's gradient adds to those of other blocks, with a beta of its own. */
+static _Noreturn void refuse_grads(Grad *x, const Node *n)
 {
     Text t = {.g = x->g};
+    bool tied = false;
 
-    for (int k = 0; k < n->n_out; k++)
-        if (n->out[k]->loc == LOC_GRAD)
-            text_printf(&t, "%s%s", t.len ? ", " : "",
-                        x->c->params.items[n->out[k]->loc_index].name);
-    return t.s;
+    for (int k = 0; k < n->n_out; k++) {
+        const ClassParam *p;
+
+        if (n->out[k]->loc != LOC_GRAD)
+            continue;
+        p = &x->c->params.items[n->out[k]->loc_index];
+        text_printf(&t, "%s%s", t.len ? ", " : "", p->name);
+        tied = tied || p->tied_global;
+    }
+    luaL_error(x->g->L, "%s: it writes the gradients of %s in one go, but %s",
+               n->op->name, t.s,
+               tied ? "a tied parameter's gradient is a sum over blocks; tie none of them"
+                    : "their other uses differ; share all of them, or none");
+    gen_die("luaL_error returns");
 }
 
 /* A kernel has one beta: its gradients all add, or all store into buffers of one kind.
@@ -291,10 +302,7 @@ static void check_buffers(Grad *x)
         const Node *n = c->nodes.items[i];
 
         if (!grads_agree(c, n->op->n_out, n->out, n->add))
-            luaL_error(x->g->L,
-                       "%s: it writes the gradients of %s in one go, but their other uses"
-                       " differ; share or tie all of them, or none",
-                       n->op->name, params_written(x, n));
+            refuse_grads(x, n);
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k]->loc == LOC_GRAD)
                 luaL_error(x->g->L, "%s: it reads %s, the gradient of a parameter",

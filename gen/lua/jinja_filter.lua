@@ -503,7 +503,9 @@ V.methods = {
         join = takes("/ iterable!", join_texts), find = takes("/ sub! start end", find),
     },
     dict = {
-        items = takes("", pairs_of), keys = takes("", V.items), values = takes("", values_of),
+        items = takes("", function(v) return V.view(pairs_of(v)) end),
+        keys = takes("", function(v) return V.view(V.items(v)) end),
+        values = takes("", function(v) return V.view(values_of(v)) end),
         get = takes("/ key! default", get),
     },
 }
@@ -525,7 +527,7 @@ V.tests = {
     undefined = is_kind "undefined", none = is_kind "none", string = is_kind "text",
     mapping = is_kind "dict", number = is_kind("integer", "real", "boolean"),
     integer = is_kind "integer", float = is_kind "real", boolean = is_kind "boolean",
-    iterable = is_kind("text", "list", "dict", "generator", "undefined"),
+    iterable = is_kind("text", "list", "dict", "view", "generator", "undefined"),
     sequence = is_kind("text", "list", "dict", "undefined"),
     ["true"] = function(v) return v == true end,
     ["false"] = function(v) return v == false end,

@@ -5,7 +5,7 @@
 -- A text is a Lua string if the template itself says it, or { kind = "text", s =, data = } with
 -- what messages say in it: data is true, if all of it is theirs, or a string with "\1" for each
 -- byte that is. So a message cannot spell a special token: see tokenize_chat.c.
--- Lists, dicts, generators, namespaces, loops, functions, none and undefined are tables with a
+-- Lists, dicts, their views, generators, namespaces, loops, functions, none and undefined are tables with a
 -- `kind`.
 
 local state = { at = 1 } -- where the template is; its name, its text
@@ -161,6 +161,12 @@ function V.generator(list)
     return { kind = "generator", list = list }
 end
 
+-- The keys, values or items of a dict: what Python calls a view. It can be iterated over again, but
+-- has no item of a number.
+function V.view(list)
+    return { kind = "view", list = list }
+end
+
 function V.dict()
     return { kind = "dict", keys = {}, map = {} }
 end
@@ -183,6 +189,8 @@ function V.items(v)
         local list = v.list or fail "iterates a second time over what a filter gave; add `| list`"
         v.list = nil
         return list
+    elseif k == "view" then
+        return v.list
     elseif k == "dict" then
         local keys = {}
         for i = 1, #v.keys do
@@ -197,8 +205,8 @@ function V.length(v)
     local k = kind(v)
     if k == "text" then
         return utf8.len(V.string(v)) or fail "a text is cut within a character"
-    elseif k == "list" then
-        return v.n
+    elseif k == "list" or k == "view" then
+        return V.items(v).n
     elseif k == "dict" then
         return #v.keys
     elseif k == "undefined" then
@@ -217,7 +225,7 @@ function V.truth(v)
         return false
     elseif k == "text" then
         return V.string(v) ~= ""
-    elseif k == "list" or k == "dict" then
+    elseif k == "list" or k == "dict" or k == "view" then
         return V.length(v) > 0
     end
     return true
@@ -243,6 +251,8 @@ function V.equal(a, b)
         return V.string(a) == V.string(b)
     elseif kind(a) == "none" or kind(a) == "undefined" or a == b then
         return true
+    elseif kind(a) == "view" then
+        return fail "what a dict has is not compared here; add `| list`"
     elseif kind(a) == "list" then
         local same = a.n == b.n and not a.tuple == not b.tuple
         for i = 1, same and a.n or 0 do

@@ -254,7 +254,7 @@ end
 
 local base = {
   ipairs = ipairs, tostring = tostring, tonumber = tonumber, type = type, error = error,
-  assert = assert, select = select, string = string, table = table, math = math,
+  assert = assert, select = select,
   cstr = cstr, ctext = ctext, real = real, left = left, right = right, widest = widest,
   plural = plural,
   call = call, note = note, section = section, align_headings = align_headings, align_calls = align_calls,
@@ -540,6 +540,12 @@ local function compile(text, file)
   return source.chunk
 end
 
+local function copy(from)
+  local to = {}
+  for k, v in pairs(from) do to[k] = v end
+  return to
+end
+
 -- Renders. Returns the text and the array of prepared statements, whose field `host` is the text
 -- after `//@ host`, if any. Errors are strings that begin with "file:line: ".
 function template.render(text, file, env)
@@ -547,6 +553,8 @@ function template.render(text, file, env)
   local out, n, prepared, host_from = {}, 0, {}, nil
   local all = {}
   for k, v in pairs(base) do all[k] = v end
+  -- of its own, so that no template changes another's, or the engine's
+  all.string, all.table, all.math = copy(string), copy(table), copy(math)
   for k, v in pairs(env) do all[k] = v end
   all._str = str
   all._put = function(s) n = n + 1 out[n] = s end

@@ -34,6 +34,17 @@ static json_int_t id_of_added(const Load *l, const char *content, bool *in_vocab
     return known ? json_integer_value(known) : l->newest >= words ? l->newest + 1 : words;
 }
 
+/* tokenizers has no defaults for them and refuses the file. */
+static void check_flags(Load *l, const json_t *part, const char *path)
+{
+    static const char *const flags[] = {"single_word", "lstrip", "rstrip", "normalized",
+                                        "special"};
+
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (!json_object_get(part, flags[i]))
+            tok_refuse(l, path, "has no %s, which tokenizers needs", flags[i]);
+}
+
 static void read_added_token(Load *l, json_t *part, size_t i)
 {
     const char *path = gen_printf(l->g, "added_tokens.%zu", i);
@@ -59,6 +70,7 @@ static void read_added_token(Load *l, json_t *part, size_t i)
     tok_check_keys(l, part, path,
                    "id content single_word lstrip rstrip normalized special");
     tok_must_lack(l, part, path, "single_word");
+    check_flags(l, part, path);
     *a = (TokAdded){.s = json_string_value(content),
                     .n = json_string_length(content),
                     .id = (uint32_t)json_integer_value(id),

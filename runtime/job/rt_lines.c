@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_lines.c: what goes into a pipe, a terminal or another device: the lines of --log,
- * each sent by one fflush, and files written in one go. Out: there, lines that are each
+/* rt_lines.c: what goes into a pipe, a terminal or another device. In: the lines of
+ * --log, each sent by one fflush; files written in one go. Out: the same there, each line
  * whole or left out.
  *
  * A run that has computed for days does not wait for a reader that has stopped reading: a

@@ -191,6 +191,26 @@ return arch {
     end
     x = b:block("a", "a", "a.", turn("tab", "y", 0.3), x)
     x = b:block("b", "b", "b.", turn("other", "tab", 0.4), x)
+    local function turn_twice(first, second, inner, out, scale) -- two tables in one span
+      local function table_of(g, name, theta)
+        return g.rope_table { seq = m.seq, head_dim = 8, theta = theta, factor = 1.0, low_freq_factor = 1.0,
+                              high_freq_factor = 4.0, original = 0, name = name }
+      end
+      return function(g, x)
+        local heads = m.dim // 8
+        local q = g.linear { x, g:param { "w", { 3 * m.dim, m.dim }, init = "normal", std = 0.1 } }
+        for i, t in ipairs { table_of(g, first, 1e5), table_of(g, second, 1e6) } do
+          q = g.rope { q, t, g:starts(), heads = heads, kv_heads = heads, head_dim = 8, seq = m.seq, rotary = 0,
+                       name = i == 1 and inner or nil }
+        end
+        local a = g.attention { q, g:starts(), heads = heads, kv_heads = heads, head_dim = 8, seq = m.seq, window = 0,
+                                scale = scale }
+        return g.add { x, a, name = out }
+      end
+    end
+    x = b:block("c", "c", "c.", turn_twice("u", "u_const", "q", "y", 0.3), x)
+    x = b:block("d", "d", "d.", turn_twice("first", "second", "q", "u", 0.4), x)
+    x = b:block("e", "e", "e.", turn_twice("first", "second", "u_const", "u", 0.5), x)
     for i, name in ipairs { "p", "parts" } do
       x = b:block(name, name, name .. ".", function(g, x)
         return (g.rmsnorm { x, g:param { "w", { m.dim }, init = "ones" }, name = name, eps = i * 1e-5 })

@@ -194,6 +194,15 @@ static void rendered_again(void **state)
           "{ x = 2, keep = function(f) return kept() * 10 + f() end }", "12\n");
 }
 
+/* What one template does to the libraries, no other sees. */
+static void libraries(void **state)
+{
+    (void)state;
+    gives("//@ string.format, table.x, math.pi = nil, 1, 3\n", "{}", "");
+    gives("${string.format('%d', 2)} ${math.pi > 3.1 and 'pi' or '3'} ${type(table.x)}",
+          "{}", "2 pi nil\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +210,7 @@ int main(void)
         cmocka_unit_test(c_strings),        cmocka_unit_test(kernels),
         cmocka_unit_test(prepared),         cmocka_unit_test(mistakes),
         cmocka_unit_test(nothing_else),     cmocka_unit_test(rendered_again),
+        cmocka_unit_test(libraries),
     };
 
     return cmocka_run_group_tests(tests, open_engine, close_engine);

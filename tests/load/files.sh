@@ -101,6 +101,9 @@ sed "s/\"files\": *{/&$claim/" manifest >d/manifest.json
 refuses "a manifest that claims a foreign file" \
     "notes.txt: error: this file is no longer generated"
 check "leaves it" grep -q keep d/notes.txt
+seq 40000 | awk '{ print (NR > 1 ? "," : "{\"generator\": \"fsdpgen 1\", \"files\": {") "\"x/" $1 "\": \"0123456789abcdef\"" }
+    END { print "}}" }' >d/manifest.json
+refuses "a manifest of more than 1 MiB" "manifest.json: error: it has more than 1 MiB"
 cp manifest d/manifest.json
 check "repaired manifest" generate
 

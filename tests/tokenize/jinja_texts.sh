@@ -85,6 +85,12 @@ jinja_values() {
         "False True True True True True"
     text "generators" "{% if messages|selectattr('x') %}T{% endif %}{% if messages|selectattr('x')|list %}T{% endif %}{{ messages|map(attribute='role') is sequence }}{{ (messages|reverse)[0] is defined }}{% for k, v in messages[0]|items %}{{ k }}{% endfor %}{{ x|items|list|length }}" \
         "TFalseFalserolecontent0"
+    text "views of dicts" "{% set d = {'a': 1, 'b': 2} %}{{ d.items()[0] is defined }} {{ d.keys()[0]|default('x') }} {{ d.values()[-1] is defined }} {{ d.items()|length }} {{ d.keys()|first }} {{ d.keys()|last }} {{ d.keys() is sequence }} {{ d.keys() is iterable }} {{ 'a' in d.keys() }} {% if {}.values() %}T{% else %}F{% endif %} {% set k = d.keys() %}{{ k|join }}{{ k|join }} {{ (d.values()|list)[1] }} {{ d.values()|list|tojson }}" \
+        "False x False 2 a b False True True F abab 2 [1, 2]"
+    template "a slice of a view" "{{ {'a': 1}.items()[:1] }}" 'a value of kind view cannot be sliced'
+    template "a view as text" "{{ {'a': 1}.items() }}" 'a view cannot be printed'
+    template "a view as JSON" "{{ {'a': 1}.values()|tojson }}" 'a value of kind view cannot be written as JSON'
+    template "views that are compared" "{{ {'a': 1}.keys() == {'a': 2}.keys() }}" 'add `| list`'
     template "the length of a generator" "{{ messages|map(attribute='role')|length }}" 'a value of kind generator has no length'
     template "a generator as a list" "{{ messages|map(attribute='role')|tojson }}" 'a value of kind generator cannot be written as JSON'
     template "a generator twice" "{% set g = messages|map(attribute='role') %}{{ g|join }}{{ g|join }}" \

@@ -39,6 +39,9 @@ unknown_parts() {
     unknown_part "a sequence of none" gpt2 's/"post_processor":\{"type":"ByteLevel"/"post_processor":{"type":"Sequence"/' \
         "post_processor: the post-processor Sequence"
     unknown_part "whole words only" gpt2 's/"single_word":false/"single_word":true/' "added_tokens.0.single_word"
+    unknown_part "a missing flag of an added token" gpt2 's/"single_word":false,//' \
+        "added_tokens.0: has no single_word, which tokenizers needs"
+    unknown_part "another one" llama3 's/"special":\s*true,?//; s/,(\s*\})/$1/' "added_tokens.0: has no special"
     unknown_part "an unknown key" gpt2 's/"fuse_unk"/"fuse_unkn"/' "model.fuse_unkn: is not a part that is known"
     unknown_part "a key that is empty" gpt2 's/"fuse_unk"/""/' "model.: is not a part that is known"
     unknown_part "a key that is a part of one" gpt2 's/"fuse_unk"/"fuse"/' "model.fuse: is not a part that is known"
