@@ -126,6 +126,40 @@ static bool plant_more_zeros(Gen *g)
     return p != NULL;
 }
 
+/* Boxes follow each other without regard to grains, so a chunk of a norm would be in two.
+ */
+static bool plant_across(Gen *g)
+{
+    for (int i = 0; i < g->params.count; i++) {
+        Param *p = &g->params.items[i];
+
+        if (layout_held_boxes(p) > 1 && layout_box_elems(p) % GRAIN_ELEMS != 0) {
+            p->held_elems = layout_held_boxes(p) * layout_box_elems(p);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Ranks along the other axis hold the boxes of a segment. */
+static bool plant_other_ranks(Gen *g)
+{
+    const RankBits tensor = g->model.mesh.axis[AXIS_TENSOR].bits,
+                   context = g->model.mesh.axis[AXIS_CONTEXT].bits;
+
+    for (int i = 0; i < g->segments.count; i++) {
+        Segment *s = &g->segments.items[i];
+
+        if (s->axes != (tensor | context))
+            continue;
+        s->axes = fault_axis == PARTS_TENSOR ? context : tensor;
+        for (int k = 0; k < s->n_params; k++)
+            g->params.items[s->params[k]].axes = s->axes;
+        return true;
+    }
+    return false;
+}
+
 /* ---- meets ----------------------------------------------------------------------- */
 
 static bool plant_alone(Gen *g)
@@ -195,6 +229,7 @@ static const Fault faults[] = {
      "other parameters than lie in it", false},
     {"q, k and v stored as one", plant_one_section, verify_shard, "not cut as it says",
      true},
+    {"a chunk across boxes", plant_across, verify_shard, "segment", false},
     {"a span that joins no ranks", plant_alone, verify_schedule, "does not join", true},
     {"an access of peers unsaid", plant_unseen, verify_schedule, "read values unseen",
      false},
@@ -270,14 +305,21 @@ static void judge_axis(const PartsFaulty *x, const char *folder,
         if (f->place != ALONG_TENSOR || fault_axis == PARTS_TENSOR)
             judge_legs(x, folder, f, want);
     if (x->along[PARTS_TENSOR] && x->along[PARTS_CONTEXT]) {
-        const Fault one = {"a span that joins ranks along one axis", plant_one_axis,
-                           verify_schedule, "does not join", true};
-        Gen *g = x->open(folder, "{tensor=2,context=2}");
-        const bool planted = one.plant(g);
+        static const Fault both[] = {
+            {"a span that joins ranks along one axis", plant_one_axis, verify_schedule,
+             "does not join", true},
+            {"boxes on other ranks", plant_other_ranks, verify_shard,
+             "other parameters than lie in it", false},
+        };
 
-        models_check(planted, "%s: no place for it", one.name);
-        if (planted)
-            judge(g, &one, want);
+        for (size_t k = 0; k < sizeof both / sizeof *both; k++) {
+            Gen *g = x->open(folder, "{tensor=2,context=2}");
+            const bool planted = both[k].plant(g);
+
+            models_check(planted, "%s: no place for it", both[k].name);
+            if (planted)
+                judge(g, &both[k], want);
+        }
     }
 }
 
