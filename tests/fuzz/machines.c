@@ -69,6 +69,12 @@ void rt_ring(RtShared *shared)
     (void)shared;
 }
 
+const char *rt_limits_map_error(const char *root, int reason)
+{
+    (void)root;
+    return strerror(reason);
+}
+
 int64_t rt_clock_ns(void)
 {
     return 1000;
