@@ -268,7 +268,7 @@ static void print_exposed(Gen *g, Text *t)
 
     if (m->world_size == 1)
         return;
-    text_printf(t, "    in them ranks wait for others");
+    text_printf(t, "  of these, waiting for other ranks:");
     for (int a = 0; a < N_AXES; a++) {
         if (m->axis[a].degree == 1)
             continue;

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x52e3ba48207b4a92 || TRAINER_IDENTITY != 0xd1e3cce8fd3b7e5a
+#if MATH_IDENTITY != 0x52e3ba48207b4a92 || TRAINER_IDENTITY != 0x3a8a1b732a9bea8e
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x52e3ba48207b4a92 || TRAINER_IDENTITY != 0xd1e3cce8fd3b7e5a
+#if MATH_IDENTITY != 0x52e3ba48207b4a92 || TRAINER_IDENTITY != 0x3a8a1b732a9bea8e
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

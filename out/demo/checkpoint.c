@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xd1e3cce8fd3b7e5a
+#if TRAINER_IDENTITY != 0x3a8a1b732a9bea8e
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -102,7 +102,7 @@ const char trainer_numerics[] =
     "optimizer.lr = 0.003\n"
     "optimizer.weight_decay = 0.1\n"
     "parts.context = 1\n"
-    "parts.dtype = \"param\"\n"
+    "parts.dtype = \"f32\"\n"
     "parts.tensor = 1\n"
     "reduction = \"tree\"\n"
     "seed = 1\n"

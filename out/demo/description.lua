@@ -77,7 +77,7 @@ return trainer {
     },
     parts = {
         context = 1,
-        dtype = "param",
+        dtype = "f32",
         tensor = 1,
     },
     prefetch = {

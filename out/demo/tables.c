@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xd1e3cce8fd3b7e5a
+#if TRAINER_IDENTITY != 0x3a8a1b732a9bea8e
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

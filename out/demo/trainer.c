@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xd1e3cce8fd3b7e5a
+#if TRAINER_IDENTITY != 0x3a8a1b732a9bea8e
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xd1e3cce8fd3b7e5a
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x3a8a1b732a9bea8e
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -27,7 +27,7 @@ static const RtTrainer trainer = {
     .name = "demo",
     .generator = "fsdpgen 0.1.0",
     .numerics_hash = UINT64_C(0x73de73a80d95f0f3),
-    .identity = UINT64_C(0xd1e3cce8fd3b7e5a),
+    .identity = UINT64_C(0x3a8a1b732a9bea8e),
     .mesh = "{\"pipeline\": 1, \"replicate\": 1, \"shard\": 2, \"context\": 1, \"tensor\": 1}",
     .build_flags = TRAINER_BUILD_FLAGS,
     .arithmetic = TRAINER_ARITHMETIC,

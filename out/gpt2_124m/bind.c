@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xdb6d279ba404fbcd || TRAINER_IDENTITY != 0xf3425e36cbe8b2c6
+#if MATH_IDENTITY != 0xdb6d279ba404fbcd || TRAINER_IDENTITY != 0x005e01ef1e11d8d5
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xf3425e36cbe8b2c6
+#if TRAINER_IDENTITY != 0x005e01ef1e11d8d5
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -96,7 +96,7 @@ const char trainer_numerics[] =
     "optimizer.lr = 0.0006\n"
     "optimizer.weight_decay = 0.1\n"
     "parts.context = 1\n"
-    "parts.dtype = \"param\"\n"
+    "parts.dtype = \"f32\"\n"
     "parts.tensor = 1\n"
     "reduction = \"tree\"\n"
     "seed = 1\n"

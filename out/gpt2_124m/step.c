@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xdb6d279ba404fbcd || TRAINER_IDENTITY != 0xf3425e36cbe8b2c6
+#if MATH_IDENTITY != 0xdb6d279ba404fbcd || TRAINER_IDENTITY != 0x005e01ef1e11d8d5
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

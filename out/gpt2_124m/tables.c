@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xf3425e36cbe8b2c6
+#if TRAINER_IDENTITY != 0x005e01ef1e11d8d5
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

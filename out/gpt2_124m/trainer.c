@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xf3425e36cbe8b2c6
+#if TRAINER_IDENTITY != 0x005e01ef1e11d8d5
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xf3425e36cbe8b2c6
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x005e01ef1e11d8d5
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -27,7 +27,7 @@ static const RtTrainer trainer = {
     .name = "gpt2_124m",
     .generator = "fsdpgen 0.1.0",
     .numerics_hash = UINT64_C(0xf9f3eeb74709e942),
-    .identity = UINT64_C(0xf3425e36cbe8b2c6),
+    .identity = UINT64_C(0x005e01ef1e11d8d5),
     .mesh = "{\"pipeline\": 1, \"replicate\": 1, \"shard\": 2, \"context\": 1, \"tensor\": 1}",
     .build_flags = TRAINER_BUILD_FLAGS,
     .arithmetic = TRAINER_ARITHMETIC,

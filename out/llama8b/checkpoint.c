@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x57f897e25dfa95df
+#if TRAINER_IDENTITY != 0x458aedb1ada54c2f
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -113,7 +113,7 @@ const char trainer_numerics[] =
     "optimizer.lr = 0.0003\n"
     "optimizer.weight_decay = 0.1\n"
     "parts.context = 1\n"
-    "parts.dtype = \"param\"\n"
+    "parts.dtype = \"f32\"\n"
     "parts.tensor = 1\n"
     "reduction = \"tree\"\n"
     "seed = 1\n"

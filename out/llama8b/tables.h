@@ -16,12 +16,12 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x57f897e25dfa95df
-#define trainer_segments trainer_segments_57f897e25dfa95df /* tables.c */
-#define trainer_numerics trainer_numerics_57f897e25dfa95df /* checkpoint.c */
-#define trainer_step     trainer_step_57f897e25dfa95df     /* step.c */
-#define trainer_setup    trainer_setup_57f897e25dfa95df    /* bind.c */
-#define trainer_timed    trainer_timed_57f897e25dfa95df    /* calibrate.c */
+#define TRAINER_IDENTITY 0x458aedb1ada54c2f
+#define trainer_segments trainer_segments_458aedb1ada54c2f /* tables.c */
+#define trainer_numerics trainer_numerics_458aedb1ada54c2f /* checkpoint.c */
+#define trainer_step     trainer_step_458aedb1ada54c2f     /* step.c */
+#define trainer_setup    trainer_setup_458aedb1ada54c2f    /* bind.c */
+#define trainer_timed    trainer_timed_458aedb1ada54c2f    /* calibrate.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

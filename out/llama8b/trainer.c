@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x57f897e25dfa95df
+#if TRAINER_IDENTITY != 0x458aedb1ada54c2f
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x57f897e25dfa95df
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x458aedb1ada54c2f
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -27,7 +27,7 @@ static const RtTrainer trainer = {
     .name = "llama8b",
     .generator = "fsdpgen 0.1.0",
     .numerics_hash = UINT64_C(0xc091c35b8116c72c),
-    .identity = UINT64_C(0x57f897e25dfa95df),
+    .identity = UINT64_C(0x458aedb1ada54c2f),
     .mesh = "{\"pipeline\": 1, \"replicate\": 1, \"shard\": 8, \"context\": 1, \"tensor\": 1}",
     .build_flags = TRAINER_BUILD_FLAGS,
     .arithmetic = TRAINER_ARITHMETIC,
