@@ -94,12 +94,23 @@ bool plant_state_in_passing(Gen *g, uint64_t *r)
 }
 
 /* Peers access a buffer that only this rank has mapped. */
+static bool peers_read(const Gen *g, int buffer)
+{
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        const Instr *i = &g->prog.ins.items[id];
+        for (int a = 0; a < i->n_access; a++)
+            if (i->access[a].buffer == buffer && i->access[a].remote)
+                return true;
+    }
+    return false;
+}
+
 bool plant_peers_at_local(Gen *g, uint64_t *r)
 {
     const int n = g->prog.bufs.count, from = choose(r, n);
     for (int k = 0; k < n; k++) {
         Buffer *b = &g->prog.bufs.items[(from + k) % n];
-        if (b->space == SPACE_SYMMETRIC && b->kind != BUF_CONTROL) {
+        if (b->kind != BUF_CONTROL && peers_read(g, b->id)) {
             b->space = SPACE_LOCAL;
             return true;
         }
