@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh. Parts of both axes: whichever ranks share them, checkpoints have the same bytes, those
-# of moments too, and each goes on from what the others wrote, also where one of them was killed.
+# of moments too, and each goes on from what the others wrote, also where one of them was killed, or begins with it.
 
 axes_sets=(parts.tensor=2 parts.context=2 model.heads=8 model.kv_heads=4 model.head_dim=6 model.ffn=52
     model.vocab=259 seq=18 model.tied=true model.qkv_bias=true 'dtypes.param="bf16"')
@@ -78,8 +78,22 @@ parts_of_both_axes() {
             gradients_equal "$WORK/axes1.gradients" "$WORK/$name.gradients"
     done
     axes_say "$ck"
+    axes_begin "$ck"
     turn 0 2 axes_killed "$ck"2
     turn 1 2 axes_swapped
+}
+
+# Each begins with what another one wrote: all with the same weights.
+axes_begin() { # CHECKPOINTS: of four trainers in turn
+    local step name want
+    for step in 2 4 6 8; do
+        [ "$FULL" = 1 ] || [ $step = $((SEED % 4 * 2 + 2)) ] || continue
+        want=$(hash_of axes1 "$1/step-0000000$step")
+        check "axes: one rank begins with the weights of step $step" test -n "$want"
+        for name in axes4 axes_context axes_tensor axes8; do
+            check "axes: $name begins with the same weights" test "$(hash_of $name "$1/step-0000000$step")" = "$want"
+        done
+    done
 }
 
 axes_say() { # CHECKPOINTS
