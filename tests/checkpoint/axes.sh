@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh. Parts of both axes: whichever ranks share them, checkpoints have the same bytes, those
-# of moments too, and each goes on from what the others wrote, also where one of them was killed.
+# of moments too, and each goes on from what the others wrote, also where one of them was killed, or begins with it.
+# So does the demo's model.
 
 axes_sets=(parts.tensor=2 parts.context=2 model.heads=8 model.kv_heads=4 model.head_dim=6 model.ffn=52
     model.vocab=259 seq=18 model.tied=true model.qkv_bias=true 'dtypes.param="bf16"')
@@ -15,12 +16,26 @@ axes_trainers() {
         make_trainer axes8 "$llama" "${axes_sets[@]}" mesh.tensor=2 mesh.context=2 mesh.shard=2
 }
 
-# A rank of four is killed in the middle of a run; others go on from what it left.
-axes_killed() { # CHECKPOINTS
-    local ck=$1 job victims last steps
+# The demo's model in four parts, on one rank, four and four others; fewer tokens, and layers unless FULL.
+demo_trainers() {
+    local sets=(parts.tensor=2 parts.context=2 global_batch=4) demo=$ROOT/models/demo.lua
+    [ "$FULL" = 1 ] || sets+=(seq=64 model.layers=2)
+    make_trainer demo1 "$demo" "${sets[@]}" mesh.shard=1 &&
+        make_trainer demo4 "$demo" "${sets[@]}" mesh.shard=1 mesh.tensor=2 mesh.context=2 &&
+        make_trainer demo_context "$demo" "${sets[@]}" mesh.shard=2 mesh.context=2 recompute=block &&
+        make_trainer demo_tensor "$demo" "${sets[@]}" mesh.shard=1 mesh.tensor=2
+}
+
+demo_killed() { # CHECKPOINTS
+    demo_trainers && axes_killed demo demo_tensor "$1"
+}
+
+# A rank of NAME4 is killed in the middle of a run; NAME_context, NAME1 and END go on from what it left.
+axes_killed() { # NAME END CHECKPOINTS
+    local name=$1 end=$2 ck=$3 job victims last steps
     rm -rf "$ck"
-    "$WORK/axes4/trainer" --data "$data" --steps 100000 --threads 1 --checkpoint "$ck" --checkpoint-every 1 \
-        >"$WORK/axes4.out" 2>"$WORK/axes4.err" &
+    "$WORK/${name}4/trainer" --data "$data" --steps 100000 --threads 1 --checkpoint "$ck" --checkpoint-every 1 \
+        >"$WORK/${name}4.out" 2>"$WORK/${name}4.err" &
     job=$!
     for _ in $(seq 3000); do
         [ "$(ls "$ck" 2>/dev/null | grep -c '^step-[0-9]*$')" -lt 2 ] || break
@@ -28,17 +43,17 @@ axes_killed() { # CHECKPOINTS
         sleep 0.02
     done
     victims=("$job" $(pgrep -P "$job"))
-    check 'axes: four ranks run' test ${#victims[@]} -ge 4
+    check "$name: four ranks run" test ${#victims[@]} -ge 4
     random ${#victims[@]}
     kill -9 "${victims[random_value]}"
     wait "$job" 2>/dev/null
     last=$(ls "$ck" | grep '^step-[0-9]*$' | sort | tail -n 1)
     steps=$((10#${last#step-} + 3))
-    run axes1 $steps && cp "$WORK/axes1.out" "$WORK/axes.long" &&
-        run axes_context $((steps - 2)) --checkpoint "$ck" --resume &&
-        run axes1 $((steps - 1)) --checkpoint "$ck" --resume && run axes8 $steps --checkpoint "$ck" --resume ||
-        { bad 'axes: others go on where a rank was killed' "$WORK/axes8.err"; return; }
-    parts_weights 'a rank of four is killed, and others end with the bits of a whole run' axes8.out axes.long
+    run ${name}1 $steps && cp "$WORK/${name}1.out" "$WORK/$name.long" &&
+        run ${name}_context $((steps - 2)) --checkpoint "$ck" --resume &&
+        run ${name}1 $((steps - 1)) --checkpoint "$ck" --resume && run $end $steps --checkpoint "$ck" --resume ||
+        { bad "$name: others go on where a rank was killed" "$WORK/$end.err"; return; }
+    parts_weights "$name: a rank of four is killed, and others end with the bits of a whole run" $end.out $name.long
 }
 
 # What a rank holds of both axes' pieces, inner ones taken for outer ones: other weights.
@@ -78,8 +93,23 @@ parts_of_both_axes() {
             gradients_equal "$WORK/axes1.gradients" "$WORK/$name.gradients"
     done
     axes_say "$ck"
-    turn 0 2 axes_killed "$ck"2
+    axes_begin "$ck"
+    turn 0 2 axes_killed axes axes8 "$ck"2
     turn 1 2 axes_swapped
+    turn 2 4 demo_killed "$WORK/demo.ck"
+}
+
+# Each begins with what another one wrote: all with the same weights.
+axes_begin() { # CHECKPOINTS: of four trainers in turn
+    local step name want
+    for step in 2 4 6 8; do
+        [ "$FULL" = 1 ] || [ $step = $((SEED % 4 * 2 + 2)) ] || continue
+        want=$(hash_of axes1 "$1/step-0000000$step")
+        check "axes: one rank begins with the weights of step $step" test -n "$want"
+        for name in axes4 axes_context axes_tensor axes8; do
+            check "axes: $name begins with the same weights" test "$(hash_of $name "$1/step-0000000$step")" = "$want"
+        done
+    done
 }
 
 axes_say() { # CHECKPOINTS

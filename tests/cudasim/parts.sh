@@ -148,6 +148,10 @@ parts_faults() { # DIR
     parts_fault_turn 1 &&
         parts_faulty "$dir" "$what" cuda/rt_parts.c 's/\.send = from + peer \* piece/.send = from + along->first \/ along->here * piece/' &&
         other "$what" "$dir"
+    what="a meet that one rank does not come to"
+    parts_fault_turn 1 &&
+        parts_faulty "$dir" "$what" cuda/rt_parts.c '/^    if (joins)$/s/joins/joins \&\& (parts->rt->rank != 1 || ++meets != 9)/; s/^void rt_meet_on_device(/static int meets;\n&/' &&
+        fault "$what" 'which sends others|has stood still' "$dir" FLAGS="--deadline 5"
     what="a part that meets what another lane received"
     [[ $of_parts = *{* ]] &&
         parts_faulty "$dir" "$what" cuda/rt_parts.c 's/(lane \/ along->lane_step \* (along->all - along->here) + place)/place/' &&

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh: --init --new-rows. The weights of a smaller vocabulary, in the embedding and an
-# untied head; rows beyond it are the mean of the old ones, to the bit, on any number of ranks.
+# untied head; rows beyond it are the mean of the old ones, to the bit, on any number of ranks, and where
+# each of two ranks has a part of the rows, with padding behind them.
 
 # rows_of FILE.safetensors TENSOR COLS: its f32 values, a row on each line, as hex
 rows_of() {
@@ -17,23 +18,27 @@ mean_of() {
 }
 
 new_rows() {
-    local dir=$WORK/rows old new tensor ranks
+    local dir=$WORK/rows old new tensor ranks sets=(--set model.heads=4 --set model.ffn=52)
     mkdir -p "$dir"
-    generate "$dir/old" "$ROOT/tests/models/tiny_llama.lua" --set mesh.shard=1 &&
+    generate "$dir/old" "$ROOT/tests/models/tiny_llama.lua" "${sets[@]}" --set mesh.shard=1 &&
         build_trainer "$dir/old" GEMM=builtin && train "$dir/old" "$data" 2 --checkpoint "$dir/ck_old" ||
         { bad "--new-rows: the model of 259 ids" "$dir/old.log"; return; }
     old=$dir/ck_old/step-00000002
-    for ranks in 1 2; do
-        generate "$dir/new$ranks" "$ROOT/tests/models/tiny_llama.lua" --set model.vocab=263 \
-            --set mesh.shard=$ranks && build_trainer "$dir/new$ranks" GEMM=builtin ||
+    sets+=(--set model.vocab=263)
+    for ranks in 1 2 2_of_parts; do
+        generate "$dir/new$ranks" "$ROOT/tests/models/tiny_llama.lua" "${sets[@]}" \
+            $([ $ranks = 2_of_parts ] && echo --set parts.tensor=2 --set mesh.tensor=2 || echo --set mesh.shard=$ranks) &&
+            build_trainer "$dir/new$ranks" GEMM=builtin ||
             { bad "--new-rows: a model of 263 ids" "$dir/new$ranks.log"; return; }
         timeout 60 "$dir/new$ranks/trainer" --data "$data" --init "$old" --new-rows --steps 0 --weights-hash \
             --quiet >"$dir/hash$ranks" 2>"$dir/err"
         check "--new-rows on $ranks ranks" grep -q '^weights ' "$dir/hash$ranks"
     done
     check "the same weights on both" cmp <(grep ^weights "$dir/hash1") <(grep ^weights "$dir/hash2")
+    check "and where each has a part of the rows" cmp <(grep ^weights "$dir/hash1") <(grep ^weights "$dir/hash2_of_parts")
+    check "a part has 136 rows, so 9 are padding" grep -qF '[136, 36]' "$dir/new2_of_parts/math.c"
     # a learning rate that rounds away leaves them in a checkpoint
-    generate "$dir/still" "$ROOT/tests/models/tiny_llama.lua" --set model.vocab=263 --set optimizer.lr=1e-30 \
+    generate "$dir/still" "$ROOT/tests/models/tiny_llama.lua" "${sets[@]}" --set optimizer.lr=1e-30 \
         --set mesh.shard=1 && build_trainer "$dir/still" GEMM=builtin &&
         train "$dir/still" "$data" 1 --init "$old" --new-rows --checkpoint "$dir/ck_new" ||
         bad "--new-rows: a step that changes nothing" "$dir/still.log"

@@ -25,6 +25,7 @@ quick_builds=1
 . "$ROOT/tests/e2e/calibrate.sh"
 . "$ROOT/tests/e2e/planted.sh"
 . "$ROOT/tests/e2e/parts.sh"
+. "$ROOT/tests/e2e/meets.sh"
 
 data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
 
@@ -74,6 +75,7 @@ part fine_tuning turn 0 2 fine_tuning
 part new_rows turn 1 2 new_rows
 part planted_numbers planted_numbers
 part parts turn 0 2 parts_suite
+part meets turn 1 4 meets
 part both_axes turn 1 2 both_axes_suite
 part equal_bits equal_bits_suite
 finish
