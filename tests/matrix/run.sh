@@ -57,7 +57,8 @@ granite_gemma|tiny_llama|builtin|dtypes.param="bf16" model.kv_heads=1 model.nope
 olmo2|tiny_llama|builtin|model.heads=6 model.kv_heads=2 model.head_dim=6 model.post_norm=true \
  model.qk_norm_all=true|text|$few
 llama_parts|tiny_llama|builtin|parts.tensor=8 $shorter model.heads=16 model.kv_heads=8 model.head_dim=6 \
- model.ffn=56 model.vocab=260 seq=20 model.tied=true documents.end_id=10 ${turned[0]}|text|$parts;along=$tensor
+ model.ffn=56 model.vocab=260 seq=20 model.tied=true documents.end_id=10 ${turned[0]} \
+ groups={{match="model.layers.1.*",frozen=true}}|text|$parts;along=$tensor
 gpt2_parts|tiny_gpt2|$ISA_GEMM|parts.tensor=8 $shorter model.heads=8 model.dim=48 model.vocab=260 \
  seq=20 dtypes.param="bf16" dtypes.master="bf16" parts.dtype="param" loss.mask=true $whole|uneven|$parts;along=$tensor
 llama_context|tiny_llama|builtin|parts.context=8 micro_batch=1 global_batch=4 model.layers=2 model.heads=8 \
