@@ -1108,7 +1108,7 @@
 ---@class (exact) fsdpgen.trainer.parts
 ---@field tensor? integer parts of heads and features, which `mesh.tensor` ranks share
 ---@field context? integer parts of each sequence, which `mesh.context` ranks share; with `parts.tensor` at most 64 in all
----@field dtype? "param"|"f32" summands of values that are sums over parts, before they are added in f32: kept so, or rounded to `dtypes.param` first; gradients of weights have `dtypes.reduce`
+---@field dtype? "param"|"f32" dtype of the summands of values that are sums over parts: `"f32"`, or `"param"`, rounded to `dtypes.param` before they are added in f32; gradients of weights have `dtypes.reduce`
 
 ---@class (exact) fsdpgen.trainer.mesh
 ---@field replicate? integer copies of the model

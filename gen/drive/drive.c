@@ -174,7 +174,8 @@ static void price_parts(Gen *g)
     g->parts_price.bytes = policy_cost(g).bytes - cost.bytes;
 }
 
-/* After an error, that ranks have no parts to share: what a step costs with them. */
+/* After an error, that ranks have no parts to share: what a step costs with them, if it
+ * fits. */
 static void price_needed_parts(Gen *g)
 {
     Text parts = {.g = g};

@@ -191,8 +191,8 @@ local trainer = {
           { "context", "int", min = 1, max = most_parts, power_of_two = true, default = 1, neutral = 1,
             doc = "parts of each sequence, which `mesh.context` ranks share; with `parts.tensor` at most 64 in all" },
           { "dtype", "string", values = { "param", "f32" }, default = "f32", graph = true,
-            doc = "summands of values that are sums over parts, before they are added in f32: kept so, or "
-                .. "rounded to `dtypes.param` first; gradients of weights have `dtypes.reduce`" },
+            doc = "dtype of the summands of values that are sums over parts: `\"f32\"`, or `\"param\"`, rounded to "
+                .. "`dtypes.param` before they are added in f32; gradients of weights have `dtypes.reduce`" },
       } },
     { "reduction", "string", values = { "tree", "library" }, default = "tree", hash = "in",
       neutral = "tree",

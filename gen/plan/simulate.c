@@ -43,6 +43,7 @@ static void expose(Timing *r, RankBits group, int64_t ps)
 {
     int axis = 0;
 
+    gen_require(group, "what ranks wait for has no group");
     while (axis < N_AXES - 1 && !(group & r->g->model.mesh.axis[axis].bits))
         axis++;
     r->exposed.ps[axis] = cost_sum(r->exposed.ps[axis], ps);

@@ -148,7 +148,7 @@ static void warn_tensor_over_nodes(Gen *g)
     const int64_t ranks = group_ranks(group), near = group_ranks(group & m->net.near);
     const int64_t bytes = plan_traffic(g).met[PARTS_TENSOR];
 
-    if (!m->net.node || near == ranks)
+    if (!m->net.node || near == ranks || bytes == 0)
         return;
     diag_add(g, DIAG_WARNING, model_pos(g, "mesh.tensor"),
              gen_printf(g,

@@ -5,8 +5,8 @@
  * 1. Each saved value has a place of its own in the slab of those that stay or of those
  *    that are dropped, and the two slabs have as many bytes as the one of all.
  * 2. A node that runs again finds what it reads: a weight, the input, data, a constant, a
- *    value that stays, or the result of a node that ran again before it. In scratch that
- * is a node of the same call, since another call overwrites scratch.
+ *    value that stays, or the result of a node that ran again before it. Another call
+ *    overwrites scratch, so what lies there is of the same call.
  * 3. It writes over nothing that stays, and each dropped value is made again.
  * 4. If the wrap cuts the block, each such node runs before the backward of one piece,
  *    and no backward that comes earlier has written over what it reads. Pieces run

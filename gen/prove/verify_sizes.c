@@ -2,15 +2,16 @@
 /* verify_sizes.c: the sizes of the step's loops and of the buffers of segments. In: the
  * description, segments, the buffers of unroll. Out: NULL or what is wrong with one.
  *
- * A rank computes V / N leaves of M / V micro-batches. Of each segment it holds what the
- * table below says, once, in elements of its dtype; E of the segment, S of one shard:
+ * A rank computes V / N leaves of M / V micro-batches. Of each segment it holds this,
+ * once, in elements of its dtype; E of the segment, S of one shard:
  *
- *   weights, codes       S if they are cut at rest, else E
- *   master, moments      S if it is trainable; with matrices, second moments of the
- * others gradient's sum       S whole gradient       E where ranks sum it: from step to
- * step if micro-batches add to it partial sums         log2(V / N) times S, or E if whole
- * gradients are added first gathered weights     E, for each gather kept weights E over
- * the ranks that share them
+ * - weights, codes: S if they are cut at rest, else E;
+ * - master, moments: S if it is trainable; with matrices, second moments of the others;
+ * - the gradient's sum: S;
+ * - a whole gradient: E where ranks sum it, from step to step if micro-batches add to it;
+ * - partial sums: log2(V / N) times S, or E if whole gradients are added first;
+ * - gathered weights: E, for each gather;
+ * - kept weights: E over the ranks that share them.
  *
  * Blocks share constants, the data of a micro-batch, and the scales of weights that are
  * gathered as codes. Buffers that the next step needs are persistent; buffers that peers
@@ -73,13 +74,13 @@ static int64_t others_elems(const Gen *g, const Segment *s)
     for (int64_t lo = 0; lo < s->elems; lo += s->shard_elems) {
         int64_t n = 0;
 
-        for (int i = 0; i < g->params.count; i++) {
-            const Param *p = &g->params.items[i];
+        for (int i = 0; i < s->n_params; i++) { /* verify_shard has checked the list */
+            const Param *p = &g->params.items[s->params[i]];
             const int64_t from = max_i64(lo, p->offset_elems);
             const int64_t to =
                 min_i64(lo + s->shard_elems, p->offset_elems + p->held_elems);
 
-            if (p->segment == s->id && !p->matrix && from < to)
+            if (!p->matrix && from < to)
                 n += (to - from + OTHERS_ALIGN_ELEMS - 1) / OTHERS_ALIGN_ELEMS *
                      OTHERS_ALIGN_ELEMS;
         }

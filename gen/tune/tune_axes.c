@@ -143,12 +143,13 @@ static const char *ranks_text(Tune *t, PartsAxis axis, long long n)
                : "";
 }
 
-/* Parts may be shared by as many ranks as divide them; along tensor, by those of a node.
- */
+/* Parts may be shared by as many ranks as divide them; along tensor, by those of a node
+ * that links join. */
 static void mesh_axis(Tune *t)
 {
     const long long world = t->base.world_size;
-    const long long tensor = min_i64(t->base.parts[PARTS_TENSOR], t->base.node_ranks);
+    const long long near = min_i64(t->base.node_ranks, t->base.near_ranks);
+    const long long tensor = min_i64(t->base.parts[PARTS_TENSOR], near);
     const long long context = t->base.parts[PARTS_CONTEXT];
     TuneAxis *a = add_axis(t, "mesh and strategy");
 

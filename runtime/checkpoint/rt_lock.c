@@ -165,10 +165,11 @@ bool rt_lock_try(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     bool own, can = lock_with(rt, O_RDWR, &own);
+    const bool none = own && c->lock < 0 && rt_file_error_is_missing();
     if (c->lock >= 0)
         close(c->lock);
     c->lock = -1;
-    if (!can && own && rt_file_error_is_missing()) { /* no run has locked it yet */
+    if (!can && none) { /* no run has locked it yet */
         c->error[0] = '\0';
         can = true;
     }

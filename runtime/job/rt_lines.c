@@ -121,9 +121,10 @@ static ssize_t put(void *lines, const char *text, size_t bytes)
     RtLines *l = lines;
     if (bytes == 0)
         return 0;
-    if (!hold(&l->line, text, bytes))
-        return 0;
-    return text[bytes - 1] != '\n' || send_line(l) ? (ssize_t)bytes : 0;
+    if (hold(&l->line, text, bytes) && (text[bytes - 1] != '\n' || send_line(l)))
+        return (ssize_t)bytes;
+    l->line.bytes = 0; /* stdio may send it again */
+    return 0;
 }
 
 static int close_lines(void *lines)

@@ -128,7 +128,7 @@ cudnn_fault() { # WHAT SED; all with FULL, else a third
     fi
 }
 
-# --tune-kernels runs attention several times: bits that vary, although no note of the library says so, are told.
+# --tune-kernels runs attention several times: bits that vary, although no note of the library says so, are reported.
 cudnn_steady() { # TRAINER'S FOLDER
     local n
     check "cuDNN: --tune-kernels checks its bits" "$1/trainer" --tune-kernels
@@ -138,7 +138,7 @@ cudnn_steady() { # TRAINER'S FOLDER
             <("$1/trainer" --tune-kernels 2>&1)
     done
     for n in 9 13; do # the last run of the forward, one of the backward
-        check "cuDNN: bits that vary in run $n are told" grep -Eq \
+        check "cuDNN: bits that vary in run $n are reported" grep -Eq \
             'attention.* of 2 x 13 tokens.*: engine [0-9]+ of cuDNN [0-9]+ gave other bits in run [0-9]+; generate without' \
             <(CUDASIM_UNSTEADY_CUDNN=$n "$1/trainer" --tune-kernels 2>&1)
     done

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh. Parts meet, and ranks come late or not at all: four ranks that sleep at random, each in
 # its own way, around both joins of every meet end with the bits of ranks that do not. Without the second
-# join they end with others, so those sleeps would show a join that lacks. Where a rank stays away from
+# join they end with others, so the sleeps would expose a missing join. Where a rank stays away from
 # one meet, the run ends: a line says who stands still, or the bits are others.
 
 # Around a join: mostly nothing, now and then up to 2 ms, in which other ranks come past the next kernels.

@@ -425,10 +425,10 @@ full_maps() {
     FULL_MAPS=arena LD_PRELOAD=$so timeout 60 "$WORK/one/trainer" --data "$data" --steps 2 --quiet \
         >"$WORK/maps.out" 2>"$WORK/maps.err"
     check "too many mappings for the arena: code 1" test $? = 1
-    check "are told" grep -q 'memory for this rank.s arena: .* mappings that vm.max_map_count allows' "$WORK/maps.err"
+    check "are reported" grep -q 'memory for this rank.s arena: .* mappings that vm.max_map_count allows' "$WORK/maps.err"
     FULL_MAPS=copies LD_PRELOAD=$so timeout 60 "$WORK/one/trainer" --data "$data" --steps 2 --quiet \
         --checkpoint "$WORK/maps.ck" --checkpoint-every 1 >"$WORK/maps.out" 2>"$WORK/maps.err"
-    check "too many for copies are told" grep -q 'copies cannot be mapped: .* mappings that vm.max_map_count allows' \
+    check "too many for copies are reported" grep -q 'copies cannot be mapped: .* mappings that vm.max_map_count allows' \
         "$WORK/maps.err"
 }
 

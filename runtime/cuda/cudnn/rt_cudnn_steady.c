@@ -32,7 +32,7 @@ static Tensor allocate(const Steady *s, int64_t bytes)
     const cudaError_t error = cudaMalloc(&at, (size_t)bytes);
     if (error != cudaSuccess) {
         rt_fail(s->rt, RT_EXIT_ERROR,
-                "%lld bytes for attention on GPU %d: %s; end what else runs there",
+                "%lld bytes to check attention on GPU %d: %s; end what else runs there",
                 (long long)bytes, rt_gpu.index, cudaGetErrorString(error));
     }
     return (Tensor){at, bytes};
@@ -52,9 +52,11 @@ static void fill(const Steady *s, Tensor t, RtDtype dtype, uint64_t seed)
     }
     for (int64_t i = 0; i < all; i += n) {
         const int64_t part = all - i < n ? all - i : n;
-        RT_CUDA_CALL(s->rt, cudaMemcpy(t.at + i * size, numbers, (size_t)(part * size),
-                                       cudaMemcpyHostToDevice));
+        RT_CUDA_CALL(s->rt,
+                     cudaMemcpyAsync(t.at + i * size, numbers, (size_t)(part * size),
+                                     cudaMemcpyHostToDevice, rt_gpu.stream[RT_COMPUTE]));
     }
+    rt_gpu_drain(s->rt);
     free(numbers);
 }
 
@@ -152,7 +154,7 @@ static float check(const Steady *s, const char *name, const RtDnnPlan *plan)
 {
     cudaStream_t compute = rt_gpu.stream[RT_COMPUTE];
     float ms[RUNS];
-    uint64_t first = 0;
+    uint64_t before = 0;
     Tensor list[MOST_TENSORS];
     const int n = results(s, list);
     for (int i = 0; i < RUNS; i++) {
@@ -166,13 +168,13 @@ static float check(const Steady *s, const char *name, const RtDnnPlan *plan)
         rt_gpu_drain(s->rt);
         RT_CUDA_CALL(s->rt, cudaEventElapsedTime(&ms[i], s->from, s->to));
         const uint64_t now = bits(s);
-        if (i > 0 && now != first) {
+        if (i > 0 && now != before) {
             rt_fail(s->rt, RT_EXIT_ERROR,
                     "%s: engine %lld of %s gave other bits in run %d; generate without "
                     "target.attention = \"cudnn\"",
                     name, (long long)plan->engine, rt_cudnn_name(), i + 1);
         }
-        first = now;
+        before = now;
     }
     qsort(ms, RUNS, sizeof *ms, compare_floats);
     return 1e3f * ms[RUNS / 2];
@@ -199,5 +201,7 @@ void rt_cudnn_steady(Rt *rt)
                (long long)plan->engine, (double)us, (int)RUNS);
         fflush(stdout);
     }
+    RT_CUDA_CALL(rt, cudaEventDestroy(s.from));
+    RT_CUDA_CALL(rt, cudaEventDestroy(s.to));
     RT_CUDA_CALL(rt, cudaFree(s.flush.at));
 }
