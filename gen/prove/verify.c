@@ -454,6 +454,19 @@ const char *verify_place(Gen *g)
     return verify_races(g, true);
 }
 
+/* Ranks wait along axes that have several, and no longer than a step lasts. */
+static const char *check_exposed(Gen *g, int64_t step_ps)
+{
+    int64_t sum = 0;
+    for (int a = 0; a < N_AXES; a++) {
+        const int64_t ps = g->prog.exposed.ps[a];
+        if (ps < 0 || (ps > 0 && g->model.mesh.axis[a].degree == 1))
+            return gen_printf(g, "ranks wait along %s, where there is one", axis_name(a));
+        sum = cost_sum(sum, ps);
+    }
+    return sum > step_ps ? "ranks wait longer than a step lasts" : NULL;
+}
+
 const char *verify_simulate(Gen *g)
 {
     const Program *p = &g->prog;
@@ -479,7 +492,9 @@ const char *verify_simulate(Gen *g)
                               stream_name((StreamId)s));
         }
     }
-    return total < last_end ? "a step is shorter than its last micro-step" : NULL;
+    if (total < last_end)
+        return "a step is shorter than its last micro-step";
+    return check_exposed(g, total);
 }
 
 /* ---- dispatch -------------------------------------------------------------------- */

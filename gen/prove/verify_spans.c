@@ -189,7 +189,8 @@ static void expect_arg(Calls *x, const Instr *i, const Span *s, const SpanArg *a
 /* ---- bindings -------------------------------------------------------------------- */
 
 /* Weights are read where a gather brings them, or where all of them lie at rest. A
- * gradient is written where its sum over ranks starts, or, if there is none, ends. */
+ * gradient is written where its sum over ranks starts; without such a sum, where the
+ * optimizer reads it. */
 static bool right_kind(const Calls *x, const struct Binding *b, const Segment *s)
 {
     const BufKind kind = buffer_of(x, b->buffer)->kind;

@@ -29,7 +29,7 @@ static int complain(Tune *t, int line, const char *help, const char *text)
     return diag_finish(t->g);
 }
 
-/* What the first line "KEY : VALUE" of a file says; "unknown": there is none. */
+/* The value of the first line "KEY : VALUE" of a file, or "unknown". */
 static const char *value_in(Gen *g, const char *path, const char *key)
 {
     FILE *f = fopen(path, "r");

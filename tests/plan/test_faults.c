@@ -425,6 +425,8 @@ static const Fault faults[] = {
      0},
     {"state that is not persistent", plant_state_in_passing, verify_unroll, false, 0, 0},
     {"peers in a local buffer", plant_peers_at_local, verify_unroll, false, 0, 0},
+    {"waits of one rank", plant_waits_alone, verify_simulate, false, 0, 0},
+    {"waits longer than a step", plant_long_waits, verify_simulate, false, 0, 0},
     {"more elements moved", plant_more_elems, verify_unroll, false, 0, 0},
     {"another dtype moved", plant_moved_dtype, verify_unroll, false, 0, 0},
     {"fewer bytes moved", plant_moved_less, verify_unroll, false, 0, 0},

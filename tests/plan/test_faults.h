@@ -63,6 +63,8 @@ bool plant_more_micro_batches(Gen *g, uint64_t *r);
 bool plant_state_in_passing(Gen *g, uint64_t *r);
 bool plant_peers_at_local(Gen *g, uint64_t *r);
 bool plant_more_elems(Gen *g, uint64_t *r);
+bool plant_waits_alone(Gen *g, uint64_t *r);
+bool plant_long_waits(Gen *g, uint64_t *r);
 bool plant_moved_dtype(Gen *g, uint64_t *r);
 bool plant_moved_less(Gen *g, uint64_t *r);
 

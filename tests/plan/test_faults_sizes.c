@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_faults_sizes.c: plants of wrong sizes, for test_faults.c: of buffers, of loops, of
- * what collectives carry. In: a plan. Out: the same plan, wrong. */
+ * what collectives carry, of how long ranks wait. In: a plan. Out: the same plan, wrong.
+ */
 #include "test_faults.h"
 
 /* ---- buffers --------------------------------------------------------------------- */
@@ -150,4 +151,24 @@ bool plant_moved_less(Gen *g, uint64_t *r)
     if (i)
         i->moved_bytes -= dtype_bytes(DT_F32);
     return i != NULL;
+}
+
+/* ---- what ranks wait for --------------------------------------------------------- */
+
+bool plant_waits_alone(Gen *g, uint64_t *r)
+{
+    const int axis = choose(r, N_AXES);
+    if (g->model.mesh.axis[axis].degree > 1)
+        return false;
+    g->prog.exposed.ps[axis] = 1;
+    return true;
+}
+
+bool plant_long_waits(Gen *g, uint64_t *r)
+{
+    const int axis = choose(r, N_AXES);
+    if (g->model.mesh.axis[axis].degree == 1)
+        return false;
+    g->prog.exposed.ps[axis] = COST_MOST_PS;
+    return true;
 }
