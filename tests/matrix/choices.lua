@@ -62,6 +62,7 @@ local factors = {
       { "unsharded", "accumulate=unsharded" } },
     { "node", { "all" }, { "2 ranks", "mesh.node=2", with = { "mesh.shard=2" } } },
     { "collectives", { "by the step" }, { "on a thread", "target.comm_thread=true" } },
+    { "dtype", { "own" }, { "f32" }, { "bf16" }, { "f64" } }, -- inside the hash: run.sh sets it
     { "threads", { "1" }, { "2" }, { "3" } }, -- of a rank: a flag of the trainer
 }
 

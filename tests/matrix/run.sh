@@ -5,10 +5,11 @@
 # choices.lua) must agree in every bit with the plainest trainer of their model over 20 steps
 # (losses, gradient norms, weights), have byte-identical mathematics files, and map the arena their plan states. Tiny
 # llama and GPT-2, f32 and bf16, plain and with what meets choices in other ways (uneven targets,
-# f16 that overflows, state in bf16, frozen parameters, sums in a library's order), in parts of features
-# and tokens also in f64, each over its own covering array of all pairs of choices (cover.lua).
-# FULL=1 runs every row; else a quarter of the models and a sample of their rows, by SEED. What the
-# generator says it cannot do yet is left out, and counted.
+# f16 that overflows, state in bf16, frozen parameters, sums in a library's order), in parts of
+# features and tokens also in f64, each over its own covering array of all pairs of choices
+# (cover.lua), their dtype among them where a model has several. FULL=1 runs every row; else a
+# quarter of the models and a sample of their rows, by SEED. What the generator says it cannot do
+# yet is left out, and counted.
 #
 #   tests/matrix/run.sh pairs          all models; 'llama_*': those of the table whose names match
 #   tests/matrix/run.sh faults         all planted mistakes; fault_split_k: this one
@@ -57,20 +58,20 @@ granite_gemma|tiny_llama|builtin|dtypes.param="bf16" model.kv_heads=1 model.nope
 olmo2|tiny_llama|builtin|model.heads=6 model.kv_heads=2 model.head_dim=6 model.post_norm=true \
  model.qk_norm_all=true|text|$few
 llama_parts|tiny_llama|builtin|parts.tensor=8 $shorter model.heads=16 model.kv_heads=8 model.head_dim=6 \
- model.ffn=56 model.vocab=260 seq=20 model.tied=true documents.end_id=10 ${turned[0]} \
+ model.ffn=56 model.vocab=260 seq=20 model.tied=true documents.end_id=10 dtypes.param=TURN \
  groups={{match="model.layers.1.*",frozen=true}}|text|$parts;along=$tensor
 gpt2_parts|tiny_gpt2|$ISA_GEMM|parts.tensor=8 $shorter model.heads=8 model.dim=48 model.vocab=260 \
- seq=20 dtypes.param="bf16" dtypes.master="bf16" parts.dtype="param" loss.mask=true $whole|uneven|$parts;along=$tensor
+ seq=20 dtypes.param=TURN dtypes.master=TURN parts.dtype="param" loss.mask=true $whole|uneven|$parts;along=$tensor
 llama_context|tiny_llama|builtin|parts.context=8 micro_batch=1 global_batch=4 model.layers=2 model.heads=8 \
- model.kv_heads=1 model.head_dim=6 model.vocab=259 seq=24 model.tied=true documents.end_id=10 ${turned[1]} \
+ model.kv_heads=1 model.head_dim=6 model.vocab=259 seq=24 model.tied=true documents.end_id=10 dtypes.param=TURN \
  optimizer=muon{lr=1e-3}|text|$parts;along=$context
 gpt2_context|tiny_gpt2|$ISA_GEMM|parts.context=8 $shorter model.heads=8 model.dim=48 seq=20 loss.mask=true \
- ${turned[2]}|uneven|$parts;along=$context
+ dtypes.param=TURN|uneven|$parts;along=$context
 llama_both|tiny_llama|builtin|parts.tensor=8 parts.context=2 $shorter model.heads=16 model.kv_heads=8 \
- model.head_dim=6 model.ffn=64 model.vocab=259 seq=24 model.tied=true documents.end_id=10 ${turned[2]} \
+ model.head_dim=6 model.ffn=64 model.vocab=259 seq=24 model.tied=true documents.end_id=10 dtypes.param=TURN \
  optimizer=muon{lr=1e-3}|text|$parts;along=$tensor,1x2,2x2,4x2
 gpt2_both|tiny_gpt2|$ISA_GEMM|parts.tensor=2 parts.context=8 $shorter model.heads=16 model.dim=48 seq=16 \
- loss.mask=true ${turned[1]}|uneven|$parts;along=$context,2x1,2x2,2x4
+ loss.mask=true dtypes.param=TURN|uneven|$parts;along=$context,2x1,2x2,2x4
 both_fp8|tiny_llama|builtin|parts.tensor=2 parts.context=2 $shorter seq=32 model.dim=64 model.heads=4 \
  model.head_dim=16 model.ffn=64 dtypes.param="bf16" dtypes.linear="fp8"|text|$parts;along=1x1,2x1,1x2,2x2
 TABLE
@@ -83,33 +84,39 @@ context=1x1,1x2,1x4,1x8
 shorter="global_batch=8 model.layers=2" # many parts, so many calls of kernels
 placed="strategy=hybrid_shard;accumulate=sharded;$wraps"
 few="mesh=1x2,1x4,2x2,4x2;along=1x1;$wraps"
-turned=() # of models in parts; the next SEED that runs a model is SEED + 4
-dtypes=(f32 bf16 f64)
 whole=$([ $((SEED / 16 % 2)) = 0 ] || echo 'optimizer=muon{lr=1e-3}') # else noise by elements alone
-for i in 0 1 2; do
-    turned[i]="dtypes.param=\"${dtypes[(SEED / 4 + i) % 3]}\""
-done
 
 # matrix_model NAME VARIANT: all models where parts are named or with FULL=1, else a quarter of them.
-# The variant chooses the rows: the same ones whichever models run.
+# The variant chooses the rows: the same ones whichever models run. TURN is a dtype: with FULL=1 a
+# choice like the others, each against a reference of its own; else one, and the next SEED that
+# runs the model, which is SEED + 4, takes the next.
 matrix_model() {
-    local name model gemm sets file only row variant=$2 each=2 data=$data
+    local name model gemm sets file only row dtype dtypes=(f32 bf16 f64) variant=$2 each=2 data=$data
     [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || [ $(((SEED + variant) % 4)) = 0 ] || return 0
-    [ "$FULL" = 1 ] && each=0
     IFS='|' read -r name model gemm sets file only < <(models | grep "^$1|")
     case $file in
     masked) data=$WORK/masked.txt; masked_text "$data" ;;
     uneven) data=$WORK/uneven.txt; masked_text "$data" 'int(t / 500) % 3 > 0 || t % 7 == 3' ;;
     esac
-    matrix_reference "$name" "$model" "$gemm" "$sets" || return
-    matrix_rows $((SEED * 9 + variant)) "$each" "$only"
-    for row in "${rows[@]}"; do
-        matrix_row "$name" "$model" "$gemm" "$sets" "$row"
+    case $FULL$sets in
+    1*TURN*) ;;
+    *TURN*) dtypes=("${dtypes[(SEED / 4 + variant) % 3]}") ;;
+    *) dtypes=(own) ;;
+    esac
+    [ "$FULL" = 1 ] && each=0
+    for dtype in "${dtypes[@]}"; do
+        matrix_reference "${name}_$dtype" "$model" "$gemm" "${sets//TURN/\"$dtype\"}" || return
     done
-    symbols "$name"
-    if [ "$FULL" = 1 ] || [ $((SEED / 4 % 4)) = $((variant / 4)) ]; then
-        builds "$name" "$gemm"
-    fi
+    matrix_rows $((SEED * 9 + variant)) "$each" "$only;dtype=$(IFS=,; echo "${dtypes[*]}")"
+    for row in "${rows[@]}"; do
+        dtype=${row#*, dtype }
+        dtype=${dtype%%,*}
+        matrix_row "${name}_$dtype" "$model" "$gemm" "${sets//TURN/\"$dtype\"}" "$row"
+    done
+    for dtype in "${dtypes[@]}"; do
+        symbols "${name}_$dtype"
+        [ "$FULL" = 0 ] && [ $((SEED / 4 % 4)) != $((variant / 4)) ] || builds "${name}_$dtype" "$gemm"
+    done
 }
 
 pairs() { # after the models
