@@ -4,6 +4,7 @@
  * it did wrong. */
 #include "op_test/op_test.h"
 
+#include <math.h>
 #include <string.h>
 
 /* run{ kernel=, threads=, beta=, workspace=,
@@ -104,10 +105,12 @@ static void push_results(lua_State *L, Gen *g, Run *r)
     lua_createtable(L, r->n, 0);
     lua_createtable(L, r->n, 0);
     for (int i = 0; i < r->n; i++) {
-        const Buf *b = &r->buf[i];
+        Buf *b = &r->buf[i];
 
         lua_createtable(L, (int)b->elems, 0);
         for (int64_t k = 0; k < b->elems; k++) {
+            if (isnan(buf_get(b, k)))
+                buf_put(b, k, NAN); /* compilers choose the sign */
             lua_pushnumber(L, buf_get(b, k));
             lua_rawseti(L, -2, k + 1);
         }

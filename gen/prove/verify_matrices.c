@@ -139,6 +139,60 @@ static bool has_room(const Gen *g, const Batch *b, const Instr *i)
                (b->whole_bytes ? whole_at + b->whole_bytes : b->workspace_bytes);
 }
 
+/* What a rank receives to own its matrices, then of what others computed; what it
+ * computes. */
+typedef struct Share {
+    int64_t owned, back;
+    double flops;
+} Share;
+
+/* The busiest rank of the batch, for each. Every copy of the model holds an element once. */
+static const char *check_shares(Gen *g, const Batch *b, Share *most)
+{
+    const int64_t ranks = g->model.mesh.world_size;
+    const int64_t item = dtype_bytes(ops_acc_dtype(g));
+    Share *all = gen_alloc(g, sizeof *all * (size_t)ranks);
+    for (int k = b->first_matrix; k < b->first_matrix + b->n_matrices; k++) {
+        const Matrix *m = &g->matrices.items[k];
+        const Param *p = &g->params.items[m->param];
+        const Segment *s = &g->segments.items[p->segment];
+        const int64_t elems = m->rows * m->cols;
+        const int cuts = __builtin_popcount(s->cut[HELD_OPTIMIZER] | p->axes);
+        int64_t held_by_all = 0;
+        for (int r = 0; r < ranks; r++) {
+            const int64_t held = matrix_held(g, m, layout_of(s, r));
+            held_by_all += held;
+            all[r].owned += r == m->owner ? (elems - held) * item : 0;
+            all[r].back += r == m->owner ? 0 : held * item;
+            all[r].flops += r == m->owner ? m->node->flops : 0;
+        }
+        if (held_by_all != elems * (ranks >> cuts))
+            return gen_printf(g, "ranks hold %lld elements of matrix %s, not %lld",
+                              (long long)held_by_all, m->name,
+                              (long long)(elems * (ranks >> cuts)));
+    }
+    for (int r = 0; r < ranks; r++) {
+        most->owned = max_i64(most->owned, all[r].owned);
+        most->back = max_i64(most->back, all[r].back);
+        most->flops = all[r].flops > most->flops ? all[r].flops : most->flops;
+    }
+    return NULL;
+}
+
+static const char *check_share(Gen *g, const Share *most, const Instr *i)
+{
+    const int64_t bytes = i->kind == INS_TO_OWNERS     ? most->owned
+                          : i->kind == INS_FROM_OWNERS ? most->back
+                                                       : 0;
+    if (i->moved_bytes != bytes)
+        return gen_printf(g, "%s brings %lld bytes, not %lld", ins_label(g, i),
+                          (long long)i->moved_bytes, (long long)bytes);
+    if (i->kind == INS_MATRICES && i->flops != most->flops)
+        return gen_printf(g, "%s takes %.0f flops, not %.0f", ins_label(g, i), i->flops,
+                          most->flops);
+    return NULL;
+}
+
 /* The instructions of a batch have their kinds in order, none twice for a segment, each
  * where it is needed; the last ones write the weights. */
 static const char *check_batch(Gen *g, const Batch *b)
@@ -146,6 +200,8 @@ static const char *check_batch(Gen *g, const Batch *b)
     const Program *p = &g->prog;
     int n[INS_STEP + 1] = {0}, segments = 0;
     InsKind at = INS_MOMENTUM;
+    Share most = {0};
+    const char *bad = check_shares(g, b, &most);
     const bool apart = verify_batch_group(g, b) != 0;
     for (int s = 0; s < g->segments.count; s++) {
         bool some = false;
@@ -153,10 +209,11 @@ static const char *check_batch(Gen *g, const Batch *b)
             some = some || g->params.items[g->matrices.items[i].param].segment == s;
         segments += some;
     }
-    for (int id = p->first[VARIANT_END]; id < p->ins.count; id++) {
+    for (int id = p->first[VARIANT_END]; id < p->ins.count && !bad; id++) {
         const Instr *i = &p->ins.items[id];
         if (i->batch != b->id)
             continue;
+        bad = check_share(g, &most, i);
         if (i->kind < at)
             return gen_printf(g, "%s comes too late", ins_label(g, i));
         if (i->kind == INS_MATRICES && !has_room(g, b, i))
@@ -168,6 +225,8 @@ static const char *check_batch(Gen *g, const Batch *b)
         at = i->kind;
         n[at]++;
     }
+    if (bad)
+        return bad;
     if (n[INS_MOMENTUM] != segments || n[INS_STEP] != segments || n[INS_MATRICES] != 1 ||
         n[INS_TO_OWNERS] != apart || n[INS_FROM_OWNERS] != (g->model.mesh.world_size > 1))
         return gen_printf(g, "batch %s is exchanged in part, or twice", b->name);

@@ -11,7 +11,7 @@
  *   slices that the others have summed;
  * - integers are read from every other rank;
  * - in a meet, ranks read what their parts need of the parts of others.
- * Everything else carries nothing. */
+ * Matrices travel as verify_matrices.c says. Everything else carries nothing. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 

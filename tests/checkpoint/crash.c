@@ -241,6 +241,8 @@ static bool replay(const char *root, const char *after, const char *line, long *
         int in = walk(root, a, last);
 
         change(in, false, last, node_of(root, a), -1);
+    } else {
+        die("a call that no model is of:", line);
     }
     return true;
 }

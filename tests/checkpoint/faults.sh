@@ -200,7 +200,11 @@ mutant() {
     crash_record broken || { bad "mutant $1: runs" "$WORK/broken.err"; return; }
     for ((i = states - 1; i >= 0; i--)); do # late states first: there is more to lose
         wrong=$(ORDER=weak one_crash "$i" "${4:-fault1}")
-        [ -n "$wrong" ] && { ok "mutant $1 is caught: state $i: $wrong"; return; }
+        case $wrong in
+        '') ;;
+        *'cannot be built') bad "mutant $1: $wrong"; return ;;
+        *) ok "mutant $1 is caught: state $i: $wrong"; return ;;
+        esac
     done
     bad "mutant $1: none of $states states is wrong"
 }

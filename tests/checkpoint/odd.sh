@@ -52,11 +52,14 @@ errors_here() {
         at=$random_value
         [ "$FULL" = 1 ] && at=$i
         rm -rf "$fck" && cp -r "$WORK/two.ck" "$fck"
-        IO_ERRNO=${errors[at % 3]} IO_DIR=$fck IO_ACT=error IO_AT=$at LD_PRELOAD=$io \
+        random 3
+        IO_ERRNO=${errors[random_value]} IO_DIR=$fck IO_ACT=error IO_AT=$at LD_PRELOAD=$io \
             trainer_on fault2 2
         code=$?
         if grep -q 'is skipped' "$WORK/fault2.err"; then
             bad "call $at of a start fails: the newest checkpoint is skipped" "$WORK/fault2.err"
+        elif [ $code = 0 ] && ! grep -q '^resumed from .*: step 2 of' "$WORK/fault2.out"; then
+            bad "call $at of a start fails: it does not begin with the newest checkpoint" "$WORK/fault2.out"
         elif [ $code != 0 ] && ! grep -q '^\[rank .\] error: ' "$WORK/fault2.err"; then
             bad "call $at of a start fails: code $code, without a word" "$WORK/fault2.err"
         else
@@ -230,7 +233,7 @@ odd_filesystems() {
     done
     check 'is told' grep -q 'cannot be locked (Operation not supported)' "$WORK/fault2.err"
     fault_begin
-    flock -no "$fck/.lock" sleep 30 &
+    (exec 8>>"$fck/.lock"; flock -n 8; exec sleep 30) &
     sleep 0.2
     IO_DIR=$fck IO_FLOCK=9 LD_PRELOAD=$io trainer_on fault2 2
     check 'where folders have no locks a file has' grep -q 'another run writes its checkpoints' \

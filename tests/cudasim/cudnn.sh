@@ -119,9 +119,9 @@ cudnn_fault() { # WHAT SED; all with FULL, else a third
     sed -i "$2" "$runtime/cuda/cudnn/rt_cudnn_graph.c"
     if cmp -s "$runtime/cuda/cudnn/rt_cudnn_graph.c" "$ROOT/runtime/cuda/cudnn/rt_cudnn_graph.c"; then
         bad "cuDNN, $1: not planted"
-    elif cudnn_trainer "$WORK/planted" RUNTIME="$runtime" --set target.attention=cudnn \
-            --set model.window=5 && gradients_near "$WORK/generated.g" "$WORK/planted.g" >"$WORK/planted.cmp"
-    then
+    elif ! cudnn_trainer "$WORK/planted" RUNTIME="$runtime" --set target.attention=cudnn --set model.window=5; then
+        bad "cuDNN, $1: does not run" "$WORK/planted.log"
+    elif gradients_near "$WORK/generated.g" "$WORK/planted.g" >"$WORK/planted.cmp"; then
         bad "missed: cuDNN, $1"
     else
         ok "cuDNN, $1"
@@ -166,7 +166,8 @@ cudnn_attention() {
         bad "cuDNN on two ranks: does not run" "$dir.log"
     else
         same "cuDNN: two ranks, recomputed, other orders" "$dir" "$one"
-        run_cuda "$dir" STEPS=3 FLAGS=--no-graphs && same "cuDNN: call by call" "$dir" "$one"
+        check "cuDNN: call by call: runs" run_cuda "$dir" STEPS=3 FLAGS=--no-graphs
+        same "cuDNN: call by call" "$dir" "$one"
     fi
     check "cuDNN is named in the platform's text" \
         grep -q 'cuDNN [0-9]' <("$dir/trainer" --help | cat; "$dir/trainer" --numerics-hash 2>&1 |

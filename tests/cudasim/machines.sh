@@ -140,7 +140,7 @@ machines_save() {
     check "on other machines they go on to the bits of a run never stopped" \
         cmp "$dir.weights" "$WORK/whole.weights"
     rm -rf "$ck"
-    cc -O1 -shared -fPIC "$ROOT/tests/runtime/large_pages.c" -o "$WORK/large_pages.so"
+    check "large_pages.c compiles" cc -O1 -shared -fPIC "$ROOT/tests/runtime/large_pages.c" -o "$WORK/large_pages.so"
     LD_PRELOAD=$WORK/large_pages.so job "$dir" 0:0,1 1:2,3 -- --steps 2 --checkpoint "$ck" --guard --quiet
     says "pages of 64 KiB" " 0 0 0 0" ""
     rm -rf "$ck"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 struct _nvrtcProgram {
-    char folder[64];
+    char folder[256];
     char *log, *image;
     size_t image_bytes;
 };
@@ -64,12 +64,13 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source,
                                const char *const *headers, const char *const *names)
 {
     nvrtcProgram p = calloc(1, sizeof *p);
+    const char *tmp = getenv("TMPDIR");
     bool ok;
 
     (void)name;
     if (!p)
         return NVRTC_ERROR_OUT_OF_MEMORY;
-    snprintf(p->folder, sizeof p->folder, "/tmp/cudasim-nvrtc-XXXXXX");
+    snprintf(p->folder, sizeof p->folder, "%s/cudasim-nvrtc-XXXXXX", tmp ? tmp : "/tmp");
     ok = mkdtemp(p->folder) && write_text(p->folder, "program.cu", source);
     for (int i = 0; i < n_headers; i++)
         ok = ok && write_text(p->folder, names[i], headers[i]);
@@ -80,7 +81,7 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source,
 nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n_options, const char *const *options)
 {
     const char *nvcc = getenv("CUDASIM_NVCC");
-    char command[512];
+    char command[1024];
     size_t bytes;
     int status;
 
@@ -123,7 +124,7 @@ nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *image)
 nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program)
 {
     nvrtcProgram p = *program;
-    char command[160];
+    char command[sizeof p->folder + 16];
 
     snprintf(command, sizeof command, "rm -rf '%s'", p->folder);
     if (system(command) != 0)

@@ -81,7 +81,7 @@ static uint32_t random_word(void)
 /* Of sizes that differ, so that another order rounds otherwise. */
 static Grad random_grad(void)
 {
-    const double x = (double)random_word() / (1u << 30) - 1;
+    const double x = (double)random_word() / (1u << 30) - 1 + random_word() * 0x1p-60;
 
     return rounded((Sum)(x * (1 << random_word() % 12)));
 }

@@ -11,7 +11,7 @@ tuned_run() {
     shift
     while [ $# -gt 0 ] && [ "$1" != -- ]; do sets+=("$1"); shift; done
     [ $# -gt 0 ] && shift
-    (for set in timeout=90 ${sets[@]+"${sets[@]}"}; do export "${set?}"; done
+    (for set in TRAIN_SECONDS=90 ${sets[@]+"${sets[@]}"}; do export "${set?}"; done
      train "$dir" "$data" 1 --threads 1 --verbose "$@")
 }
 

@@ -82,7 +82,7 @@ for p, q in zip(a, b, strict=True):
 near() {
     awk -v bound="$3" -v which="${4:-loss}" '
         function number(key) {
-            if (!match($0, "\"" key "\": *[-0-9.e+]+")) return 1e30
+            if (!match($0, "\"" key "\": *[-0-9.e+]+")) { print "no " key; exit bad = 1 }
             return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
         }
         !/^{"step"/ { next } # what runs

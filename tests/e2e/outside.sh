@@ -290,19 +290,19 @@ outside_builtin() {
 # A variable by which a library takes other kernels makes another platform.
 outside_platform() {
     local dir=$WORK/platform gemm variable none
-    if [ "$(uname -m)" != x86_64 ] ||
-       ! generate "$dir" "$ROOT/tests/models/tiny_llama.lua" --set mesh.shard=1; then
-        return
-    fi
+    [ "$(uname -m)" = x86_64 ] || return
+    check "a trainer for other platforms" generate "$dir" "$ROOT/tests/models/tiny_llama.lua" --set mesh.shard=1
     while read -r gemm variable; do
         if [ $gemm = cblas ] && ! isa_openblas "$WORK/openblas"; then
             echo "skipped: $variable: no OpenBLAS that chooses kernels"
+        elif [ $gemm = onednn ] && ! echo '#include <oneapi/dnnl/dnnl.h>' | cc -E -x c - >/dev/null 2>&1; then
+            echo "skipped: $variable: no oneDNN"
         elif build_trainer "$dir" GEMM=$gemm; then
             none=$(env -u "${variable%=*}" "$dir/trainer" --platform-hash | sed -n 's/^platform //p')
             check "$variable is another platform" test -n "$none" -a "${none%% *}" != \
                 "$(env "$variable" "$dir/trainer" --platform-hash | sed -n 's/^platform \([^ ]*\).*/\1/p')"
         else
-            echo "skipped: $variable: GEMM=$gemm is not here"
+            bad "$variable: GEMM=$gemm does not build" "$dir.log"
         fi
     done <<'TABLE'
 onednn ONEDNN_MAX_CPU_ISA=SSE41

@@ -32,13 +32,14 @@ two_hops() {
             $((reduced / 7 * (8 / node * (node - 1) + 8 / node - 1)))
         same "$what: bytes between nodes" "$(stat nodes node_bytes)" \
             $((gathered / 7 * (8 - node) + reduced / 7 * (8 / node - 1)))
-        # a ring of 8 crosses 8 / node wires with 7 of 8 parts each; we, 8 / node - 1 parts a rank
-        check "$what: no more than a ring" \
-            [ $((8 * (8 / node - 1))) -le $((8 / node * 7)) ]
+        # a ring of 8 crosses 8 / node wires with 7 parts each; of parts, 7 are what a rank receives
+        check "$what: sums cross no more than a ring's" \
+            [ $((8 * ($(stat nodes node_bytes) - gathered / 7 * (8 - node)))) -le $((8 / node * reduced)) ]
     done
     for more in "mesh.replicate=8 mesh.node=4" "mesh.replicate=4 mesh.shard=2 mesh.node=4" \
         "mesh.shard=8 mesh.node=2 accumulate=unsharded global_batch=32 leaves=8"; do
-        two_hops_run one "${more/mesh.node=? /}" && two_hops_run nodes "$more" || continue
+        two_hops_run one "${more/ mesh.node=?/}" && two_hops_run nodes "$more" || continue
+        check "$more: other plans" differ "$(cat "$WORK/one/plan.json")" "$(cat "$WORK/nodes/plan.json")"
         check "$more: equal bits" cmp "$WORK/one.result" "$WORK/nodes.result"
         sed -n '/step_bytes_per_rank/,$p' "$WORK/nodes/plan.json" >"$WORK/nodes.moved"
         for kind in reduced replicate; do

@@ -22,7 +22,7 @@ gen() { # gen DIR [ARGS...]: generates $model into DIR
 part bytes . "$here/bytes.sh"
 part folder:bytes . "$here/folder.sh"
 part builds:bytes . "$here/builds.sh"
-part mathematics turn 0 4 . "$here/mathematics.sh"
+part mathematics:bytes turn 0 4 . "$here/mathematics.sh"
 part largest . "$here/largest.sh"
 part order . "$here/order.sh"
 part layer . "$here/layer.sh"

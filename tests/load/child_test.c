@@ -225,13 +225,13 @@ static void crashes_are_bugs(void **unused)
 
 static void limits_hold(void **unused)
 {
-    Gen g = {0};
-
     (void)unused;
     ends_with(work_write, EXIT_DIAG);
     ends_with(work_open_many, EXIT_DIAG);
-    if (run(&g, work_filtered) == EXIT_DIAG)
+    if (prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0) { /* the kernel has filters */
+        ends_with(work_filtered, EXIT_DIAG);
         ends_with(work_escape, EXIT_DIAG);
+    }
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     ends_with(work_allocate, EXIT_DIAG);
 #else

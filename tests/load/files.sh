@@ -112,8 +112,8 @@ mkdir fresh && echo 'int main;' >fresh/step.c
 check "a folder of others" grep -q "fresh: error: the folder has files, and none says that fsdpgen made it" log
 check "stays alone" bash -c '[ "$(ls -A fresh)" = step.c ]'
 check "with --force it is written" "$FSDPGEN" base.lua -o fresh --force
-mkdir repository && mkdir repository/.git && : >repository/.gitignore
-check "names with a dot do not count" "$FSDPGEN" base.lua -o repository --force
+mkdir repository && mkdir repository/.git && : >repository/.hidden
+check "names with a dot do not count" "$FSDPGEN" base.lua -o repository
 mkdir d2 && "$FSDPGEN" base.lua -o d2 >log 2>&1 && rm d2/plan.txt && echo mine >d2/plan.txt.mine
 check "a file of others in a folder of ours" "$FSDPGEN" base.lua -o d2
 echo other >>d2/math.h && sed -i '/"math.h"/d' d2/manifest.json

@@ -43,6 +43,12 @@ fault() {
             --only "${5:-$1}" --cases $cases >"$work/log" 2>&1 || found=1
         [ $found -eq 1 ] || [ -z "$3" ] && break
     done
+    if [ -n "$3" ] && [ $found -eq 1 ] && ! grep -q FAIL "$work/log"; then # ended before any test
+        echo "faults: $1: $4: another end:"
+        tail -n 5 "$work/log"
+        missed=$((missed + 1))
+        return
+    fi
     if [ -n "$3" ] && [ $found -eq 0 ]; then
         echo "faults: missed in $1: $4"
         missed=$((missed + 1))

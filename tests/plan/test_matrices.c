@@ -132,6 +132,21 @@ static void no_room_beside(Gen *g)
     buffer(g, BUF_WORKSPACE, 0)->bytes--;
 }
 
+static void less_sent(Gen *g)
+{
+    find(g, INS_TO_OWNERS, 1)->moved_bytes -= 4;
+}
+
+static void less_back(Gen *g)
+{
+    find(g, INS_FROM_OWNERS, 0)->moved_bytes -= 4;
+}
+
+static void half_the_flops(Gen *g)
+{
+    find(g, INS_MATRICES, 0)->flops /= 2;
+}
+
 static void no_room_for_owned(Gen *g)
 {
     buffer(g, BUF_OWNED, 0)->bytes--;
@@ -158,6 +173,9 @@ static const Fault faults[] = {
     {"a batch that does not come back", not_back, verify_unroll, false},
     {"a step before its momentum", step_first, verify_unroll, false},
     {"no room for owned matrices", no_room_for_owned, verify_unroll, false},
+    {"fewer bytes to owners", less_sent, verify_unroll, false},
+    {"fewer bytes of results", less_back, verify_unroll, false},
+    {"fewer flops", half_the_flops, verify_unroll, false},
     {"fewer second moments", fewer_second_moments, verify_unroll, false},
     {"results of a copy's ranks only", back_in_copy, verify_schedule, false},
     {"no wait for what owners read", no_wait_for_owners, verify_schedule, true},
@@ -167,6 +185,7 @@ static const Fault faults[] = {
 };
 
 static const Fault faults_in_boxes[] = {
+    {"fewer bytes to owners of boxes", less_sent, verify_unroll, false},
     {"a matrix of some of its boxes", half_sent, verify_schedule, true},
     {"no room for a matrix of boxes", no_room_for_whole, verify_shard, false},
     {"no room beside the workspace", no_room_beside, verify_unroll, false},
@@ -203,6 +222,7 @@ static void test_fault(const char *folder, const Fault *f, const char *const *se
     models_plan(g, NULL);
     models_check(g->batches.count > 1, "one batch: there is nothing to overlap");
     want = models_run(g, 1);
+    models_check(!want.fault && !f->check(g), "%s: noticed where there is none", f->name);
     f->plant(g);
     models_check(f->check(g), "%s: not noticed", f->name);
     models_check(!f->runs || shows(g, &want), "%s: no order shows it", f->name);

@@ -195,7 +195,7 @@ static void remove_waits(uint64_t seed)
     SynthMesh base = synth_numerics(seed);
     SynthMesh mesh = synth_mesh(seed, base);
     Gen *plain = plan_model(&shape, &base), *g;
-    Interpretation want;
+    Interpretation want, got;
     synth_ranks(&mesh, min_i64(mesh.leaves, INT64_C(2) << (seed % 3)), seed);
     synth_beside(&mesh, 8, seed);
     if (seed % 2)
@@ -203,6 +203,10 @@ static void remove_waits(uint64_t seed)
     interpret_spread(plain);
     want = run_model(plain, 0);
     g = plan_model(&shape, &mesh);
+    got = run_model(g, 0);
+    test_that(same_state(&want, &got) && !verify_schedule(g) && !verify_place(g),
+              "model %llu: something is wrong with all waits in place",
+              (unsigned long long)seed);
     for (int id = 0; id < g->prog.ins.count; id++) {
         Instr *i = &g->prog.ins.items[id];
         for (int w = 0; w < i->n_waits; w++)

@@ -49,12 +49,14 @@ static double rounded(RtDtype d, double x)
                          : rt_f32_from_bf16(rt_bf16_from_f32((float)x));
 }
 
-/* Of a rank in a round of its own: of many sizes, so that the order of a sum shows. */
+/* Of a rank in a round of its own: of many sizes and with bits down to the last, so that the order of
+ * a sum shows, in f64 too. */
 static double number(RtDtype d, int rank, int round, int64_t i)
 {
     uint32_t x = (uint32_t)(rank * 7919 + round * 104729 + i) * 2654435761u;
     x = (x ^ x >> 15) * 1664525u + 1013904223u;
-    return rounded(d, (double)(int32_t)x / 2147483648.0 * (1 << (x >> 8) % 13));
+    return rounded(d, ((double)(int32_t)x / 2147483648.0 + (x * 2246822519u) * 0x1p-61) *
+                          (1 << (x >> 8) % 13));
 }
 
 static double get(RtDtype d, const void *at, int64_t i)

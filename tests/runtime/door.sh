@@ -79,7 +79,8 @@ toy_door() {
             >"$WORK/join.0.out" 2>"$WORK/join.0.err" &
         local first=$!
         strangers "$(id -u)" $what
-        timeout 10 bash -c "until grep -q ready '$WORK/strangers.out'; do sleep 0.05; done"
+        check "they came: connections that are $what" timeout 10 bash -c "until grep -q ready '$WORK/strangers.out'; do
+            sleep 0.05; done"
         watchers=("$first")
         for rank in 1 2 3; do
             started_by torchrun $rank 4
@@ -95,8 +96,8 @@ toy_door() {
     if [ "$(id -u)" = 0 ]; then
         for what in take idle; do
             strangers 65534 $what
-            [ $what = take ] && timeout 10 bash -c "until grep -q ready '$WORK/strangers.out'; do
-                sleep 0.05; done"
+            [ $what != take ] || check "another user: has the name" timeout 10 bash -c \
+                "until grep -q ready '$WORK/strangers.out'; do sleep 0.05; done"
             join_start torchrun 4 toy4 --weights-hash --deadline 10
             join_codes
             kill "$pid"

@@ -247,7 +247,8 @@ sample_stuck() {
 # A terminal that takes no line, neither on stdout nor on stderr, holds up no end.
 stalled_terminal() {
     rm -rf "$WORK/stalled"
-    cc -O1 -Wall -Wextra -Werror "$ROOT/tests/runtime/stall.c" -o "$WORK/stall" || return
+    cc -O1 -Wall -Wextra -Werror "$ROOT/tests/runtime/stall.c" -o "$WORK/stall" ||
+        { bad "stall.c does not compile"; return; }
     timeout 90 "$WORK/stall" "$WORK/one/trainer" --data "$data" --threads 1 --steps 10000000 \
         --checkpoint "$WORK/stalled"
     check "a terminal that stands still: a signal saves" test $? = 75

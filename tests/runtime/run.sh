@@ -401,7 +401,7 @@ json() { # every line of the log is an object with exactly the documented keys
     local keys="step loss loss_hex grad_norm grad_norm_hex lr skipped tokens"
     keys="$keys step_seconds tokens_per_second mfu memory_bytes time"
     [ "$(grep -c '^{"step": ' "$WORK/log.jsonl")" -eq 3 ] || return 1
-    [ "$(grep -m 1 '^{"step": ' "$WORK/log.jsonl" | grep -o '"[a-z_]*":' | tr -d '":' | xargs)" = "$keys" ]
+    [ "$(grep '^{"step": ' "$WORK/log.jsonl" | sed 's/"\([a-z_]*\)": [^,}]*/\1/g; s/[{},]//g' | sort -u)" = "$keys" ]
 }
 
 # Machines whose pages are larger than those here: arenas, copies for saves and digests.
@@ -421,7 +421,8 @@ large_pages() {
 # A mapping that fails because the process has too many says so, whatever it is for.
 full_maps() {
     local so=$WORK/full_maps.so
-    cc -O1 -Wall -Wextra -Werror -shared -fPIC "$ROOT/tests/runtime/full_maps.c" -o "$so" || return
+    cc -O1 -Wall -Wextra -Werror -shared -fPIC "$ROOT/tests/runtime/full_maps.c" -o "$so" ||
+        { bad "full_maps.c does not compile"; return; }
     FULL_MAPS=arena LD_PRELOAD=$so timeout 60 "$WORK/one/trainer" --data "$data" --steps 2 --quiet \
         >"$WORK/maps.out" 2>"$WORK/maps.err"
     check "too many mappings for the arena: code 1" test $? = 1
