@@ -88,7 +88,8 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
     const int tensor = kinds[seed % 4][PARTS_TENSOR];
     const int context = kinds[seed % 4][PARTS_CONTEXT];
     const bool few = seed / 4 % 2 == 0;
-    const int first = choices > 1 ? 0 : (int)(seed / 8 % 3); /* a single one is any of them */
+    const int first =
+        choices > 1 ? 0 : (int)(seed / 8 % 3); /* a single one is any of them */
     Gen *plain = open_case(folder, c, tensor, context, few);
     Interpretation want;
     models_set(plain, "mesh={shard=1}");

@@ -49,8 +49,8 @@ static double rounded(RtDtype d, double x)
                          : rt_f32_from_bf16(rt_bf16_from_f32((float)x));
 }
 
-/* Of a rank in a round of its own: of many sizes and with bits down to the last, so that the order of
- * a sum shows, in f64 too. */
+/* Of a rank in a round of its own: of many sizes and with bits down to the last, so that
+ * the order of a sum shows, in f64 too. */
 static double number(RtDtype d, int rank, int round, int64_t i)
 {
     uint32_t x = (uint32_t)(rank * 7919 + round * 104729 + i) * 2654435761u;
