@@ -146,7 +146,8 @@ typedef struct Share {
     double flops;
 } Share;
 
-/* The busiest rank of the batch, for each. Every copy of the model holds an element once. */
+/* The busiest rank of the batch, for each. Every copy of the model holds an element once.
+ */
 static const char *check_shares(Gen *g, const Batch *b, Share *most)
 {
     const int64_t ranks = g->model.mesh.world_size;
