@@ -31,6 +31,8 @@ int sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk);
 /* `#t` as chunks see it; and a pushed list of t's keys, in the same order in each run. */
 lua_Integer sandbox_length(lua_State *L, int index);
 void sandbox_push_keys(lua_State *L, int index);
+/* Pushes the value as `tostring` shows it to chunks: no addresses. */
+void sandbox_push_text(lua_State *L, int index);
 /* After your own lua_pcall: turns its error value into a text (out of memory, values that are not
  * strings). */
 int sandbox_status(lua_State *L, int status);

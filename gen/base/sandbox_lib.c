@@ -31,7 +31,7 @@ static void push_positive_nan(lua_State *L, int arg)
     }
 }
 
-static void push_text(lua_State *L, int arg)
+void sandbox_push_text(lua_State *L, int arg)
 {
     int type = lua_type(L, arg);
     bool own = luaL_getmetafield(L, arg, "__tostring") != LUA_TNIL;
@@ -49,7 +49,7 @@ static void push_text(lua_State *L, int arg)
 static int base_tostring(lua_State *L)
 {
     luaL_checkany(L, 1);
-    push_text(L, 1);
+    sandbox_push_text(L, 1);
     return 1;
 }
 
@@ -71,11 +71,12 @@ static int charged(lua_State *L)
 
 static int str_format(lua_State *L)
 {
-    const char *f = luaL_checkstring(L, 1);
+    size_t bytes;
+    const char *f = luaL_checklstring(L, 1, &bytes), *end = f + bytes; /* it may hold NUL */
     int top = lua_gettop(L), arg = 1;
-    int64_t work = (int64_t)lua_rawlen(L, 1) / BYTES_PER_WORK;
+    int64_t work = (int64_t)bytes / BYTES_PER_WORK;
 
-    for (; *f; f++) {
+    for (; f < end; f++) {
         if (*f != '%')
             continue;
         f++;
@@ -92,7 +93,7 @@ static int str_format(lua_State *L)
             break; /* Lua reports the missing argument */
         push_positive_nan(L, arg);
         if (*f == 's') {
-            push_text(L, arg);
+            sandbox_push_text(L, arg);
             lua_replace(L, arg);
         }
         if (lua_type(L, arg) == LUA_TSTRING)

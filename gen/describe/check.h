@@ -35,6 +35,9 @@ void check_error(Check *c, Pos pos, const char *help, const char *fmt, ...)
 void check_value(Check *c, const Field *f, const char *path, Site site);
 /* Pushes the resolved table of the one at stack index raw. */
 void check_table(Check *c, const Fields *fields, const char *path, int raw, Site site);
+/* Replaces the resolved table on top of the stack by a deep copy, for a function of an architecture
+ * or op: what has been checked stays as it is. */
+void check_copy(lua_State *L);
 
 /* check_read.c: the value at a path of the resolved table. value_push leaves it on the stack and
  * returns its Lua type; value_int returns whether there is one. */

@@ -71,21 +71,6 @@ static void check_state(Check *c, const Optimizer *o, const char *state, const W
                  "%s: %s cannot keep its state in \"%s\"", path, o->name, dtype);
 }
 
-/* Replaces the table on top of the stack by a deep copy. */
-static void copy_table(lua_State *L)
-{
-    luaL_checkstack(L, 6, "optimizer");
-    lua_newtable(L);
-    for (lua_pushnil(L); lua_next(L, -3);) {
-        if (lua_istable(L, -1))
-            copy_table(L);
-        lua_pushvalue(L, -2);
-        lua_insert(L, -2);
-        lua_rawset(L, -4);
-    }
-    lua_remove(L, -2);
-}
-
 /* What the rule's function returns for the values in the table on top of the stack; -1
  * after a message. */
 static int count_moments(Check *c, const Optimizer *o)
@@ -98,7 +83,7 @@ static int count_moments(Check *c, const Optimizer *o)
         return o->moments;
     lua_rawgeti(L, LUA_REGISTRYINDEX, o->moments_ref);
     lua_pushvalue(L, -2);
-    copy_table(L);
+    check_copy(L);
     if (sandbox_status(L, lua_pcall(L, 1, 1, 0))) {
         loader_lua_error(c->g, gen_printf(c->g, "op %s", o->name), pos);
         c->errors++;
@@ -138,7 +123,7 @@ void check_optimizer(Check *c)
     if (c->errors)
         return;
     value_push(c, "optimizer");
-    copy_table(L);
+    check_copy(L);
     c->moments = count_moments(c, o);
     if (o->others) {
         lua_getfield(L, -1, o->others->name);

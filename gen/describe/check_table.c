@@ -11,6 +11,29 @@
 
 enum { MAX_UNKNOWN = 16 }; /* unknown keys reported per table */
 
+void check_copy(lua_State *L)
+{
+    luaL_checkstack(L, 6, "copy");
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, -3);) {
+        if (lua_istable(L, -1))
+            check_copy(L);
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, -4);
+    }
+    lua_remove(L, -2);
+}
+
+/* Pushes copies of the table so far and of the trainer's, which a default may use. */
+static void push_so_far(Check *c, int resolved)
+{
+    lua_pushvalue(c->L, resolved);
+    check_copy(c->L);
+    lua_pushvalue(c->L, c->root);
+    check_copy(c->L);
+}
+
 static const char *join(Gen *g, const char *path, const char *name)
 {
     return *path ? gen_printf(g, "%s.%s", path, name) : name;
@@ -52,8 +75,10 @@ static Site site_of(Check *c, const char *path, const char *name, int raw, Site 
     }
     if (table.tag && table.tag->given_ref) { /* t.seq = 7, after the constructor */
         lua_rawgeti(c->L, LUA_REGISTRYINDEX, table.tag->given_ref);
-        lua_getfield(c->L, -1, name);
-        lua_getfield(c->L, raw, name);
+        lua_pushstring(c->L, name);
+        lua_rawget(c->L, -2);
+        lua_pushstring(c->L, name);
+        lua_rawget(c->L, raw);
         changed = !lua_rawequal(c->L, -1, -2) && !lua_istable(c->L, -1);
         lua_pop(c->L, 3);
     }
@@ -72,13 +97,12 @@ static void push_default(Check *c, const Field *f, const char *path, Site site,
     site.written = false;
     lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
     if (lua_isfunction(L, -1)) {
-        if (!sound) { /* the default may use a field that is missing or wrong */
+        if (!sound || sandbox_of(L)->expired) { /* it may use a field that is wrong */
             lua_pop(L, 1);
             lua_pushnil(L);
             return;
         }
-        lua_pushvalue(L, resolved);
-        lua_pushvalue(L, c->root);
+        push_so_far(c, resolved);
         if (sandbox_status(L, lua_pcall(L, 2, 1, 0)) != LUA_OK) {
             loader_lua_error(c->g, path, site.pos);
             c->errors++;
@@ -112,8 +136,7 @@ static void fill_table(Check *c, const Field *f, int resolved, bool sound)
     if (!f->fills || !sound || !lua_istable(L, given))
         return;
     lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
-    lua_pushvalue(L, resolved);
-    lua_pushvalue(L, c->root);
+    push_so_far(c, resolved);
     if (lua_isfunction(L, given + 1) &&
         sandbox_status(L, lua_pcall(L, 2, 1, 0)) == LUA_OK && lua_istable(L, -1)) {
         for (lua_pushnil(L); lua_next(L, given + 1);) {
@@ -162,7 +185,8 @@ static bool is_of_model(Check *c, const char *key)
     int top = lua_gettop(c->L);
 
     lua_rawgeti(c->L, LUA_REGISTRYINDEX, c->ld->raw_ref);
-    lua_getfield(c->L, -1, "model");
+    lua_pushstring(c->L, "model");
+    lua_rawget(c->L, -2);
     tag = record_tag(c->g, -1);
     lua_settop(c->L, top);
     return tag && tag->tag == TAG_MODEL && fields_find(tag->arch->fields, key);
@@ -241,6 +265,11 @@ void check_table(Check *c, const Fields *fields, const char *path, int raw, Site
     lua_newtable(L);
     resolved = lua_gettop(L);
     c->root = c->root ? c->root : resolved;
+    if (lua_getmetatable(L, raw)) {
+        lua_pop(L, 1);
+        check_error(c, site.pos, "write the fields in the table itself",
+                    "%s: a table with a metatable is given", *path ? path : "trainer");
+    }
     for (int i = 0; i < fields->count; i++)
         check_field(c, &fields->items[i], join(c->g, path, fields->items[i].name), raw,
                     resolved, site, c->errors == errors);

@@ -471,6 +471,26 @@ static bool is_later(Check *c, const Field *f, const char *path, Site site)
     return true;
 }
 
+/* A plain table on top of the stack is replaced by a copy, which the description cannot change
+ * later; tables in it, which no field takes, by empty ones. */
+static void copy_flat(Check *c)
+{
+    lua_State *L = c->L;
+
+    if (!lua_istable(L, -1) || record_tag(c->g, -1))
+        return;
+    record_push_copy(L, lua_gettop(L));
+    lua_replace(L, -2);
+    for (lua_pushnil(L); lua_next(L, -2);) {
+        if (lua_istable(L, -1)) {
+            lua_pushvalue(L, -2);
+            lua_newtable(L);
+            lua_rawset(L, -5);
+        }
+        lua_pop(L, 1);
+    }
+}
+
 /* Checks by type; may replace the value. */
 static bool check_typed(Check *c, const Field *f, const char *path, Site site)
 {
@@ -501,6 +521,7 @@ static bool check_typed(Check *c, const Field *f, const char *path, Site site)
             wrong_type(c, f, path, site);
         return good;
     case FIELD_ANY:
+        copy_flat(c);
         break;
     }
     return true;

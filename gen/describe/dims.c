@@ -36,8 +36,9 @@ static Gen *gen_of(lua_State *L)
 
 static const char *key_text(lua_State *L)
 {
-    return lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2)
-                                         : luaL_tolstring(L, 2, NULL);
+    if (lua_type(L, 2) != LUA_TSTRING)
+        sandbox_push_text(L, 2);
+    return lua_tostring(L, lua_type(L, 2) == LUA_TSTRING ? 2 : -1);
 }
 
 static int dims_index(lua_State *L)
@@ -118,7 +119,10 @@ static void make_inner_records(lua_State *L, const Fields *fields, const char *p
         const Field *f = &fields->items[i];
         int inner = lua_gettop(L) + 1;
 
-        if (lua_getfield(L, values, f->name) == LUA_TTABLE && f->type == FIELD_TABLE) {
+        if (lua_getfield(L, values, f->name) == LUA_TTABLE && f->type != FIELD_TABLE) {
+            check_copy(L); /* the checked one stays as it is */
+            lua_setfield(L, values, f->name);
+        } else if (lua_istable(L, -1)) {
             push_read(L, read, f->name);
             push_record(L, f->fields, lua_pushfstring(L, "%s%s.", path, f->name), inner,
                         inner + 1);
@@ -196,7 +200,8 @@ static void report_unread(Gen *g, const Fields *fields, const char *path, int gi
         const char *full = gen_printf(g, "%s.%s", path, f->name);
         int value = lua_gettop(L) + 1;
 
-        if (lua_getfield(L, given, f->name) != LUA_TNIL) {
+        lua_pushstring(L, f->name);
+        if (lua_rawget(L, given) != LUA_TNIL) {
             if (lua_getfield(L, read, f->name) == LUA_TNIL)
                 diag_add(g, DIAG_ERROR, place_of(g, full),
                          "leave it out, or let its build use it",
@@ -218,7 +223,8 @@ void dims_check_read(Gen *g)
     int top = lua_gettop(L);
 
     lua_rawgeti(L, LUA_REGISTRYINDEX, loader_of(g)->raw_ref);
-    lua_getfield(L, top + 1, "model");
+    lua_pushstring(L, "model");
+    lua_rawget(L, top + 1);
     tag = record_tag(g, top + 2);
     lua_rawgeti(L, LUA_REGISTRYINDEX, loader_of(g)->read_ref);
     report_unread(g, tag->arch->fields, "model", top + 2, top + 3);

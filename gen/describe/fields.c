@@ -31,9 +31,18 @@ typedef struct Reader {
     lua_State *L;
     const char *row; /* name of the row being read, for messages */
     int depth;
+    bool plain; /* rows of an architecture or op: no constructors, models or tables as they are */
 } Reader;
 
 static Fields *read_rows(Reader *r, int index, const char *hash);
+
+static void deeper(Reader *r)
+{
+    if (++r->depth > MAX_NESTING)
+        luaL_error(r->L, "field '%s': tables in tables deeper than %d", r->row,
+                   MAX_NESTING);
+    luaL_checkstack(r->L, 10, "fields");
+}
 
 /* A text attribute of the row on top of the stack; NULL if missing. */
 static const char *get_text(Reader *r, const char *key)
@@ -113,6 +122,11 @@ static int get_ref(Reader *r, const char *key)
     return luaL_ref(r->L, LUA_REGISTRYINDEX);
 }
 
+static bool is_of_trainer(FieldType type)
+{
+    return type == FIELD_RECORD || type == FIELD_MODEL || type == FIELD_ANY;
+}
+
 static FieldType read_type(Reader *r)
 {
     const char *type;
@@ -120,7 +134,7 @@ static FieldType read_type(Reader *r)
     lua_rawgeti(r->L, -1, 2);
     type = lua_type(r->L, -1) == LUA_TSTRING ? lua_tostring(r->L, -1) : NULL;
     for (int i = 0; type && i < N_TYPES; i++)
-        if (!strcmp(type, type_names[i])) {
+        if (!strcmp(type, type_names[i]) && !(r->plain && is_of_trainer((FieldType)i))) {
             lua_pop(r->L, 1);
             return (FieldType)i;
         }
@@ -167,6 +181,23 @@ static void read_later(Reader *r, Field *f)
     lua_pop(r->L, 1);
 }
 
+static void try_pattern(Reader *r, const char *pattern)
+{
+    lua_State *L = r->L;
+
+    if (!pattern)
+        return;
+    lua_getglobal(L, "string");
+    lua_getfield(L, -1, "match");
+    lua_remove(L, -2);
+    lua_pushstring(L, "");
+    lua_pushstring(L, pattern);
+    if (lua_pcall(L, 2, 1, 0) != LUA_OK)
+        luaL_error(L, "field '%s': pattern: %s" HELP "write one of Lua's patterns", r->row,
+                   lua_tostring(L, -1));
+    lua_pop(L, 1);
+}
+
 /* The row's table is on top of the stack. */
 static Field read_row(Reader *r, const char *hash)
 {
@@ -190,6 +221,7 @@ static Field read_row(Reader *r, const char *hash)
     f.power_of_two = get_bool(r, "power_of_two");
     f.values = get_words(r, "values");
     f.pattern = get_text(r, "pattern");
+    try_pattern(r, f.pattern);
     f.pattern_doc = get_text(r, "pattern_doc");
     f.forbid = get_text(r, "forbid");
     f.max_bytes = get_count(r, "max_bytes");
@@ -209,9 +241,11 @@ static Field read_row(Reader *r, const char *hash)
         f.fields = read_rows(r, lua_gettop(r->L), f.hash);
     lua_pop(r->L, 1);
     if (lua_getfield(r->L, -1, "item") == LUA_TTABLE) {
+        deeper(r);
         f.item = gen_alloc(r->g, sizeof *f.item);
         *f.item = read_row(r, f.hash);
         f.item->name = "value";
+        r->depth--;
     }
     lua_pop(r->L, 1);
     if (f.type == FIELD_TABLE && !f.fields)
@@ -226,10 +260,7 @@ static Fields *read_rows(Reader *r, int index, const char *hash)
     Fields *fields = gen_alloc(r->g, sizeof *fields);
     const char *outer = r->row;
 
-    if (++r->depth > MAX_NESTING)
-        luaL_error(r->L, "field '%s': tables in tables deeper than %d", r->row,
-                   MAX_NESTING);
-    luaL_checkstack(r->L, 10, "fields");
+    deeper(r);
     for (int i = 1; lua_rawgeti(r->L, index, i) != LUA_TNIL; i++) {
         Field f;
         size_t n = 0;
@@ -262,9 +293,9 @@ static Fields *read_rows(Reader *r, int index, const char *hash)
     return fields;
 }
 
-Fields *fields_read(Gen *g, lua_State *L, int index, const char *hash)
+Fields *fields_read(Gen *g, lua_State *L, int index, const char *hash, bool plain)
 {
-    Reader r = {.g = g, .L = L, .row = "fields"};
+    Reader r = {.g = g, .L = L, .row = "fields", .plain = plain};
 
     return read_rows(&r, lua_absindex(L, index), hash);
 }

@@ -104,8 +104,9 @@ typedef struct Kinds {
 } Kinds;
 
 /* Reads rows from the Lua table at index; a mistake raises a Lua error that names the row. hash:
- * the default of the rows' own attribute. */
-Fields *fields_read(Gen *g, lua_State *L, int index, const char *hash);
+ * the default of the rows' own attribute. plain: no constructors and models, and nothing unchecked:
+ * rows of an architecture or op. */
+Fields *fields_read(Gen *g, lua_State *L, int index, const char *hash, bool plain);
 Kinds kinds_read(Gen *g, lua_State *L, int index);
 
 /* A name that Lua can write without quotes: letters, digits and _, not a keyword. */

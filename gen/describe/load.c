@@ -331,7 +331,7 @@ static void load_rules(Gen *g)
     lua_getfield(L, -1, "constructors");
     add_kinds(g, kinds_read(g, L, -1));
     lua_getfield(L, -2, "trainer");
-    ld->trainer = fields_read(g, L, -1, "in");
+    ld->trainer = fields_read(g, L, -1, "in", false);
     ld->trainer_kind = (Kind){.name = "trainer", .fields = ld->trainer};
     lua_pop(L, 3);
     for (size_t i = 0; i < sizeof globals / sizeof *globals; i++) {

@@ -96,7 +96,7 @@ bool machines_load(Gen *g)
     lua_getfield(L, module, "of");
     g->loader->machine_ref = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_getfield(L, module, "fields");
-    g->loader->machines = fields_read(g, L, -1, "none");
+    g->loader->machines = fields_read(g, L, -1, "none", false);
     for (int i = 0; i < g->opt.machines.count; i++) {
         add_file(g, module, g->opt.machines.items[i]);
         if (diag_errors(g)) /* it may have left no time or memory to go on */

@@ -178,7 +178,7 @@ static int c_kind(lua_State *L)
     Kind *kind = gen_alloc(g, sizeof *kind);
 
     *kind = (Kind){.name = gen_strdup(g, luaL_checkstring(L, 2)),
-                   .fields = fields_read(g, L, 1, "in")};
+                   .fields = fields_read(g, L, 1, "in", true)};
     lua_pushlightuserdata(L, kind);
     return 1;
 }

@@ -144,6 +144,16 @@ static void name_items(lua_State *L, const Kind *kind)
 }
 
 /* Upvalues: Gen, Kind. */
+/* Fields that a metatable adds would be lost: only a table's own are copied. */
+static void refuse_metatable(lua_State *L, int table, const char *name)
+{
+    if (lua_getmetatable(L, table))
+        luaL_error(L,
+                   "%s: a table with a metatable is given" HELP
+                   "write the fields in the table itself",
+                   name);
+}
+
 static int construct(lua_State *L)
 {
     Gen *g = gen_of(L);
@@ -181,6 +191,7 @@ static int construct(lua_State *L)
                 "%s needs a plain table of its fields, but %s { ... } is given" HELP
                 "write %s { name = value, ... }",
                 kind->name, other->name, kind->name);
+        refuse_metatable(L, 1, kind->name);
         locate(L, 1, kind->name, tag);
         keep_given(L, 1, tag);
         record_push_copy(L, 1);
@@ -204,6 +215,7 @@ static int construct_model(lua_State *L)
         return luaL_error(
             L, "%s needs one plain table of its dimensions" HELP "write %s { ... }",
             of->name, of->name);
+    refuse_metatable(L, 2, of->name);
     *tag = (Tag){.tag = TAG_MODEL, .name = of->name, .arch = of->arch};
     locate(L, 2, NULL, tag);
     keep_given(L, 2, tag);
@@ -311,7 +323,7 @@ static int construct_arch(lua_State *L)
     if (lua_getfield(L, 1, "fields") != LUA_TTABLE)
         return luaL_error(L, "arch: fields must be a list of rows" HELP
                              "write fields = { { name, type, ... }, ... }");
-    arch->fields = fields_read(g, L, -1, "in");
+    arch->fields = fields_read(g, L, -1, "in", true);
     check_reserved(L, arch->fields);
     lua_settop(L, 1);
     lua_newtable(L); /* the value: extra names, and it can be called */
@@ -371,7 +383,8 @@ void record_install(Gen *g, int env)
 /* An undefined name is a mistake, not nil: otherwise `tied = True` would set nothing. */
 static int undefined(lua_State *L)
 {
-    return luaL_error(L, "undefined global '%s'", luaL_tolstring(L, 2, NULL));
+    sandbox_push_text(L, 2);
+    return luaL_error(L, "undefined global '%s'", lua_tostring(L, -1));
 }
 
 int record_strict_env(Gen *g)

@@ -2,6 +2,7 @@
 /* rule_word.c: the word `op` in an op.lua. In: the file's environment. Out: `op { ... }`
  * and `op.map { ... }` in it, which return their table; of the latter it is remembered.
  */
+#include "base/sandbox.h"
 #include "describe/load.h"
 
 #include <lauxlib.h>
@@ -27,9 +28,10 @@ static int c_map(lua_State *L)
 
 static int c_unknown(lua_State *L)
 {
+    sandbox_push_text(L, 2);
     return luaL_error(
         L, "there is no op.%s; write op { ... }, or op.map { ... } for a formula",
-        luaL_tolstring(L, 2, NULL));
+        lua_tostring(L, -1));
 }
 
 void rule_word_push(lua_State *L)

@@ -193,6 +193,47 @@ for field in name model seq leaves dtypes.master optimizer mesh.shard strategy w
     check "docs has $field" grep -qF "| \`$field\` |" docs.md
 done
 
+# What has been checked stays as it is, whatever an architecture's functions do to what they get.
+# net DIR DEFAULT CHECK BUILD: $WORK/DIR/arch/net.lua and a description of it
+net() {
+    mkdir -p "$1/arch"
+    echo 'return { { "embed", "head", name = "ends" } }' >"$1/units.lua"
+    cat >"$1/arch/net.lua" <<LUA
+local units, saved = require "units", {}
+return arch {
+    name = "net",
+    fields = {
+        { "dim", "int" }, { "vocab", "int" }, { "dims", "list", item = { "dims", "int" }, default = { 1 } },
+        { "x", "int", default = function(m, t) saved.m, saved.t = m, t; $2 return 1 end },
+    },
+    check = function(m) $3 end,
+    build = function(m, b)
+        $4
+        local x = b:block("embed", "embed", "net.", function(g)
+            return g.embed { g:tokens(), g:param { "w", { m.vocab, m.dim }, init = "normal", std = m.x / 10 } }
+        end)
+        b:block("head", "head", "", function(g, y)
+            local w = g:param { "head.w", { m.vocab, m.dim }, init = "normal", std = m.dims[1] / 10 }
+            return g.cross_entropy { g.linear { y, w }, g:targets() }
+        end, x)
+    end,
+}
+LUA
+    cat >"$1/net.lua" <<'LUA'
+local net = require "arch.net"
+return trainer {
+    name = "net", model = net { dim = 8, vocab = 16 }, seq = 16, global_batch = 2,
+    dtypes = { param = "f32" }, wrap = by_name(require "units"),
+}
+LUA
+    "$FSDPGEN" "$1/net.lua" -o "$1/out" >"$1/log" 2>&1 || bad "the architecture of $1" "$1/log"
+}
+net honest '' '' ''
+net hostile 't.name, t.micro_batch, m.dim = "../$(id)", 0, 0;' \
+    'saved.t.name, saved.t.micro_batch, saved.m.dim = "$(id)", 0, 0; m.dims[1] = "$(id)"' \
+    'saved.t.seq, units[1].name, units[1][1], units[2] = -1, "a\n$(id)", {}, units; m.dims[1] = 1'
+check "an architecture changes nothing that was checked" diff -r -x manifest.json honest/out hostile/out
+
 # Usage: exit 2, nothing written.
 usage() {
     timeout 20 "$FSDPGEN" "$@" >out 2>log </dev/null
