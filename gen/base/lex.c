@@ -109,8 +109,10 @@ static void skip_blank(Lexer *x)
 
 static void skip_number(Lexer *x)
 {
+    const bool hex = x->end - x->p >= 2 && x->p[0] == '0' && (x->p[1] | ' ') == 'x';
+
     for (; x->p < x->end; x->p++)
-        if (strchr("eEpP", *x->p) && x->p + 1 < x->end &&
+        if ((*x->p | ' ') == (hex ? 'p' : 'e') && x->p + 1 < x->end &&
             (x->p[1] == '+' || x->p[1] == '-'))
             x->p++;
         else if (!isalnum((unsigned char)*x->p) && *x->p != '.')

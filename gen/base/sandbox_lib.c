@@ -72,7 +72,8 @@ static int charged(lua_State *L)
 static int str_format(lua_State *L)
 {
     size_t bytes;
-    const char *f = luaL_checklstring(L, 1, &bytes), *end = f + bytes; /* it may hold NUL */
+    const char *f = luaL_checklstring(L, 1, &bytes),
+               *end = f + bytes; /* it may hold NUL */
     int top = lua_gettop(L), arg = 1;
     int64_t work = (int64_t)bytes / BYTES_PER_WORK;
 

@@ -24,7 +24,7 @@ static bool check_batches(Check *c)
     if (value_int(c, "seq", &seq) && micro * seq > INT32_MAX)
         COMPLAIN(c, "micro_batch",
                  gen_printf(g, "use at most %lld", (long long)(INT32_MAX / seq)),
-                 "micro_batch: %lld sequences of seq (%lld) are more than 2^31 tokens",
+                 "micro_batch: %lld sequences of seq (%lld) are 2^31 tokens or more",
                  (long long)micro, (long long)seq);
     if (!value_int(c, "global_batch", &global))
         return false;

@@ -471,8 +471,8 @@ static bool is_later(Check *c, const Field *f, const char *path, Site site)
     return true;
 }
 
-/* A plain table on top of the stack is replaced by a copy, which the description cannot change
- * later; tables in it, which no field takes, by empty ones. */
+/* A plain table on top of the stack is replaced by a copy, which the description cannot
+ * change later; tables in it, which no field takes, by empty ones. */
 static void copy_flat(Check *c)
 {
     lua_State *L = c->L;

@@ -31,7 +31,8 @@ typedef struct Reader {
     lua_State *L;
     const char *row; /* name of the row being read, for messages */
     int depth;
-    bool plain; /* rows of an architecture or op: no constructors, models or tables as they are */
+    bool plain; /* rows of an architecture or op: no constructors, models or tables as
+                   they are */
 } Reader;
 
 static Fields *read_rows(Reader *r, int index, const char *hash);
@@ -193,8 +194,8 @@ static void try_pattern(Reader *r, const char *pattern)
     lua_pushstring(L, "");
     lua_pushstring(L, pattern);
     if (lua_pcall(L, 2, 1, 0) != LUA_OK)
-        luaL_error(L, "field '%s': pattern: %s" HELP "write one of Lua's patterns", r->row,
-                   lua_tostring(L, -1));
+        luaL_error(L, "field '%s': pattern: %s" HELP "write one of Lua's patterns",
+                   r->row, lua_tostring(L, -1));
     lua_pop(L, 1);
 }
 

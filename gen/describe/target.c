@@ -120,7 +120,9 @@ static void check_cuda(Check *c)
     if (*value_str(c, "target.memory") && *value_str(c, "target.reserve") &&
         size_parse(value_str(c, "target.reserve")) >=
             size_parse(value_str(c, "target.memory")))
-        COMPLAIN(c, "target.reserve", "reserve less than the memory: reserve = \"1GiB\"",
+        COMPLAIN(c, "target.reserve",
+                 gen_printf(c->g, "reserve less than the memory: reserve = \"%lldMiB\"",
+                            (long long)(size_parse(value_str(c, "target.memory")) >> 23)),
                  "target.reserve: %s of the gpu's %s leaves nothing to the arena",
                  value_str(c, "target.reserve"), value_str(c, "target.memory"));
     if (value_push(c, "target.arch") == LUA_TTABLE) {

@@ -119,7 +119,11 @@ void groups_check(Gen *g)
                 unmatched(g, group, k);
             all_match = all_match && group->matches[k] > 0;
         }
-        if (all_match && group->n_params == 0)
+        if (group->n_match == 0)
+            diag_add(g, DIAG_ERROR, model_pos(g, group->path),
+                     "write match = \"*norm*\", or leave the group out",
+                     "%s: match is an empty list", group->path);
+        else if (all_match && group->n_params == 0)
             diag_add(g, DIAG_ERROR, model_pos(g, group->path),
                      "the first group that matches takes a parameter: put narrow "
                      "patterns before wide ones",

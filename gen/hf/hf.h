@@ -66,6 +66,7 @@ json_t *hf_member(const Config *c, const char *path);
 bool hf_lacks(const Config *c, const char *key);
 /* An integer that is at least 0; if it is missing, `missing`, where -1 means an error. */
 int64_t hf_int(const Config *c, const char *path, int64_t missing);
+int64_t hf_count(const Config *c, const char *path, int64_t missing, int64_t least);
 double hf_number(const Config *c, const char *path, double missing);
 double hf_positive(const Config *c, const char *path, double missing); /* above 0 */
 bool hf_bool(const Config *c, const char *path, bool missing);

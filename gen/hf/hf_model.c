@@ -340,27 +340,36 @@ static void import_gemma(const Config *c, Items *items, int64_t head_dim)
         item_number(items, "attention_multiplier", 1 / sqrt(scalar), 0);
 }
 
+/* 0 is allowed: weights that begin as zeros. */
+static double init_std(const Config *c)
+{
+    const double std = hf_number(c, "initializer_range", 0.02);
+
+    return std == 0 ? 0 : hf_positive(c, "initializer_range", 0.02);
+}
+
 static void import_llama(const Config *c, Items *items)
 {
-    const int64_t dim = hf_int(c, "hidden_size", -1);
-    const int64_t heads = hf_int(c, "num_attention_heads", -1);
+    const int64_t dim = hf_count(c, "hidden_size", -1, 1);
+    const int64_t heads = hf_count(c, "num_attention_heads", -1, 1);
     const int64_t usual = heads > 0 && dim % heads == 0 ? dim / heads : 0;
     const int64_t head_dim =
-        hf_int(c, "head_dim", hf_lacks(c, "head_dim") ? c->family->head_dim : 0);
+        hf_count(c, "head_dim", hf_lacks(c, "head_dim") ? c->family->head_dim : 0, 1);
     const char *rope;
 
-    item_int(items, "layers", hf_int(c, "num_hidden_layers", -1), 0);
+    item_int(items, "layers", hf_count(c, "num_hidden_layers", -1, 1), 0);
     item_int(items, "dim", dim, 0);
     item_int(items, "heads", heads, 0);
     item_int(items, "kv_heads",
-             hf_int(c, "num_key_value_heads",
-                    hf_lacks(c, "num_key_value_heads") && c->family->kv_heads
-                        ? c->family->kv_heads
-                        : max_i64(heads, 0)),
+             hf_count(c, "num_key_value_heads",
+                      hf_lacks(c, "num_key_value_heads") && c->family->kv_heads
+                          ? c->family->kv_heads
+                          : max_i64(heads, 0),
+                      1),
              heads);
     item_int(items, "head_dim", head_dim ? head_dim : usual, usual);
-    item_int(items, "ffn", hf_int(c, "intermediate_size", -1), 0);
-    item_int(items, "vocab", hf_int(c, "vocab_size", -1), 0);
+    item_int(items, "ffn", hf_count(c, "intermediate_size", -1, 1), 0);
+    item_int(items, "vocab", hf_count(c, "vocab_size", -1, 2), 0);
     rope = hf_rope(c);
     if (rope)
         item(items, gen_printf(c->g, "rope = { %s }", rope));
@@ -379,7 +388,7 @@ static void import_llama(const Config *c, Items *items)
     item_flag(items, "fused_names", c->family->bit == PHI3, false);
     if (c->family->bit == GRANITE)
         import_multipliers(c, items, head_dim ? head_dim : usual);
-    item_number(items, "init_std", hf_positive(c, "initializer_range", 0.02), 0.02);
+    item_number(items, "init_std", init_std(c), 0.02);
 }
 
 /* GPT-2's own names, and those that transformers accepts instead (attribute_map). */
@@ -413,18 +422,19 @@ static void check_gpt2_names(const Config *c)
 
 static void import_gpt2(const Config *c, Items *items)
 {
-    const int64_t dim = hf_int(c, gpt2_key(c, "n_embd"), 768);
+    const int64_t dim = hf_count(c, gpt2_key(c, "n_embd"), 768, 1);
 
     check_gpt2_names(c);
-    item_int(items, "layers", hf_int(c, gpt2_key(c, "n_layer"), 12), 0);
+    item_int(items, "layers", hf_count(c, gpt2_key(c, "n_layer"), 12, 1), 0);
     item_int(items, "dim", dim, 0);
-    item_int(items, "heads", hf_int(c, gpt2_key(c, "n_head"), 12), 0);
-    item_int(items, "ffn", hf_int(c, "n_inner", 4 * dim), 4 * dim);
-    item_int(items, "vocab", hf_int(c, "vocab_size", 50257), 50257);
-    item_int(items, "max_positions", hf_int(c, gpt2_key(c, "n_positions"), 1024), 1024);
+    item_int(items, "heads", hf_count(c, gpt2_key(c, "n_head"), 12, 1), 0);
+    item_int(items, "ffn", hf_count(c, "n_inner", 4 * dim, 1), 4 * dim);
+    item_int(items, "vocab", hf_count(c, "vocab_size", 50257, 2), 50257);
+    item_int(items, "max_positions", hf_count(c, gpt2_key(c, "n_positions"), 1024, 1),
+             1024);
     item_number(items, "norm_eps", hf_positive(c, "layer_norm_epsilon", 1e-5), 1e-5);
     item_flag(items, "tied", hf_bool(c, "tie_word_embeddings", true), true);
-    item_number(items, "init_std", hf_positive(c, "initializer_range", 0.02), 0.02);
+    item_number(items, "init_std", init_std(c), 0.02);
 }
 
 /* ---- the whole model ------------------------------------------------------------- */
@@ -432,7 +442,7 @@ static void import_gpt2(const Config *c, Items *items)
 int64_t hf_sequence(const Config *c)
 {
     const int64_t most = c->family->bit == GPT2
-                             ? hf_int(c, gpt2_key(c, "n_positions"), 1024)
+                             ? hf_count(c, gpt2_key(c, "n_positions"), 1024, 1)
                              : hf_positions(c);
 
     return most > 0 ? min_i64(most, 4096) : 2048;

@@ -7,6 +7,7 @@
 #include "base/show.h"
 #include "describe/load.h"
 
+#include <float.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,17 @@ int64_t hf_int(const Config *c, const char *path, int64_t missing)
     return json_integer_value(v);
 }
 
+int64_t hf_count(const Config *c, const char *path, int64_t missing, int64_t least)
+{
+    const int64_t value = hf_int(c, path, missing);
+
+    if (hf_member(c, path) && value >= 0 && value < least)
+        hf_refuse(c, path,
+                  gen_printf(c->g, "at least %lld is expected here", (long long)least),
+                  gen_printf(c->g, "%lld is too small", (long long)value));
+    return value;
+}
+
 double hf_number(const Config *c, const char *path, double missing)
 {
     const json_t *v = hf_member(c, path);
@@ -103,9 +115,10 @@ double hf_positive(const Config *c, const char *path, double missing)
 {
     const double value = hf_number(c, path, missing);
 
-    if (hf_member(c, path) && value <= 0)
+    if (hf_member(c, path) && !(value >= FLT_MIN))
         hf_refuse(c, path, "a number above 0 is expected here",
-                  gen_printf(c->g, "%s is not above 0", hf_shown(c, hf_member(c, path))));
+                  gen_printf(c->g, "%s is not above 0%s", hf_shown(c, hf_member(c, path)),
+                             value > 0 ? " in f32" : ""));
     return value;
 }
 

@@ -88,7 +88,12 @@ static const char *rope_scaling(const Config *c)
     factor = scaling_factor(c, "Llama 3.1 has 8.0");
     low = llama3_factor(c, "low_freq_factor", "Llama 3.1 has 1.0");
     high = llama3_factor(c, "high_freq_factor", "Llama 3.1 has 4.0");
-    original = hf_int(c, inside(c, "original_max_position_embeddings"), hf_positions(c));
+    original =
+        hf_count(c, inside(c, "original_max_position_embeddings"), hf_positions(c), 1);
+    if (high <= low && hf_member(c, inside(c, "high_freq_factor")))
+        hf_refuse(c, inside(c, "high_freq_factor"), "Llama 3.1 has 1.0 and 4.0",
+                  gen_printf(c->g, "%s is not above low_freq_factor, which is %s",
+                             hf_digits(c->g, high), hf_digits(c->g, low)));
     if (low == 1 && high == 4 && original == 8192 && (factor == 8 || factor == 32))
         return factor == 8 ? "llama.scaling_3_1" : "llama.scaling_3_2";
     return gen_printf(c->g,

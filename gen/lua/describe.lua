@@ -212,7 +212,7 @@ local trainer = {
             doc = "tensor parallelism: ranks that share the parts of `parts.tensor`" },
           { "node", "int", min = 1, max = 4096,
             default = function(t)
-                return t.replicate * t.shard * t.context * t.tensor
+                return math.min(4096, t.replicate * t.shard * t.context * t.tensor) -- more are refused
             end,
             default_text = "all ranks",
             doc = "ranks per node: reductions sum within nodes first, so that fewer bytes cross "

@@ -101,7 +101,8 @@ local function rule_of(tools, program)
     cases = function(r)
       local case = { t = r(1, 20), d = r(1, 70) }
       for key, spec in pairs(program.attrs or {}) do
-        case[key] = type(spec) == "table" and spec[2] or 1.5
+        local of = type(spec) == "table" and spec[1] or spec
+        case[key] = type(spec) == "table" and spec[2] or of == "int" and 2 or 1.5
       end
       return case
     end,

@@ -135,6 +135,9 @@ local taken = {
   workspace = true, elem_bytes = true, acc_bytes = true, grad_bytes = true, adds = true,
   inputs = true, outputs = true, put = true, round = true, noise = true,
   optimizer = true, scaled = true, loss_scale = true,
+  -- macros that compilers predefine
+  hppa = true, i386 = true, linux = true, m68k = true, mc68000 = true, mips = true, sparc = true,
+  sun = true, unix = true, vax = true,
 }
 local costs = { attention = true, attention_bwd = true, norm = true, elementwise = true, copy = true }
 local roles = { sum = true, column_sum = true, copy = true, scale = true, optimizer = true,

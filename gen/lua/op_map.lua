@@ -33,6 +33,13 @@ local plain_keys = { arithmetic = true, canonical = true, role = true, check = t
                      cases = true, attrs = true, rounds_inside = true }
 local own_keys = { doc = "string", inputs = "table", outputs = "table", parts = "table" }
 
+-- Words of Lua, which name nothing in its files.
+local keywords = {}
+for word in string.gmatch("and break do else elseif end false for function goto if in local nil not or "
+                          .. "repeat return then true until while", "%a+") do
+  keywords[word] = true
+end
+
 -- What a kernel has by these names: gen/lua/template.lua, gen/lua/formula_kernel.lua.
 local taken = {}
 for _, name in ipairs { "t", "d", "i", "j", "k", "at", "j0", "j1", "half", "lane", "rt", "load", "store", "kernel", "grid",
@@ -58,6 +65,8 @@ function Map:name_problem(name)
     return fmt("the name %s does not match [a-z][a-z0-9_]*", name)
   elseif formula.is_function(name) then
     return fmt("%s is a function", name)
+  elseif keywords[name] then
+    return fmt("%s is a word of Lua", name)
   elseif taken[name] or string.find(name, "^[vrs]%d+$") or string.find(name, "_[jkl]$")
          or string.find(name, "_at$") then
     return fmt("kernels see something else by the name %s", name)

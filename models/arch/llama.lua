@@ -279,6 +279,7 @@ local function family(m)
     end
     found = found or { "llama", "Llama" }
     if m.window > 0 and not found.window then return nil end
+    if found[1] == "llama" and m.dim % m.heads ~= 0 then return nil end -- it is refused there
     if found[1] == "olmo2" and not (m.post_norm and m.qk_norm_all) then return nil end
     if found[1] == "phi3" and (m.rope.scaling or not m.fused_names) then return nil end
     return found[1], found[2] .. "ForCausalLM"
@@ -364,7 +365,8 @@ local function config(m, t)
         { "eos_token_id", t.document_end or {} },
     }
     local s = m.rope.scaling
-    if s and s.original == 1 then -- shorter than any wavelength, so all are stretched alike
+    -- shorter than any wavelength, so all are stretched alike
+    if s and s.original == 1 and s.low_freq_factor == 1 and s.high_freq_factor == 4 then
         c[#c + 1] = { "rope_scaling", { { "rope_type", "linear" }, { "factor", s.factor } } }
     elseif s then
         c[#c + 1] = { "rope_scaling", {
