@@ -204,17 +204,22 @@ static int judge(int status, const struct rusage *used, Outcome outcome,
 {
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const long long cpu = (long long)l->cpu_seconds;
+    const long long computed = used->ru_utime.tv_sec + used->ru_stime.tv_sec;
 
     if (outcome == REFUSED)
         return EXIT_DIAG;
+    if (outcome == TOO_LONG && computed < (long long)l->wall_seconds / 4)
+        return told(EXIT_DIAG,
+                    "%s was stopped after %lld seconds, of which it had a processor for "
+                    "%lld; run it again when the machine does less",
+                    work->what, (long long)l->wall_seconds, computed);
     if (outcome == TOO_LONG)
         return told(EXIT_DIAG, "%s was stopped after %lld seconds; %s", work->what,
                     (long long)l->wall_seconds, work->cause);
     if (outcome == TOO_MUCH)
         return told(EXIT_DIAG, "%s was stopped: its output is larger than %lld MiB",
                     work->what, (long long)(l->output_bytes >> 20));
-    if (signal == SIGXCPU || (signal == SIGKILL && cpu &&
-                              used->ru_utime.tv_sec + used->ru_stime.tv_sec >= cpu))
+    if (signal == SIGXCPU || (signal == SIGKILL && cpu && computed >= cpu))
         return told(EXIT_DIAG, "%s was stopped after %lld seconds of processor time; %s",
                     work->what, cpu, work->cause);
     if (signal == SIGKILL)

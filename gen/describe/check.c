@@ -13,6 +13,17 @@
 
 /* ---- fields against each other --------------------------------------------------- */
 
+/* Each of them computes micro-batches of its own; 1 if the mesh is wrong. */
+static int64_t data_ranks(Check *c)
+{
+    int64_t replicate, shard;
+
+    return value_int(c, "mesh.replicate", &replicate) &&
+                   value_int(c, "mesh.shard", &shard)
+               ? replicate * shard
+               : 1;
+}
+
 /* False if leaves is wrong, so that later checks must not use it. */
 static bool check_batches(Check *c)
 {
@@ -29,12 +40,12 @@ static bool check_batches(Check *c)
     if (!value_int(c, "global_batch", &global))
         return false;
     if (global % micro != 0) {
-        int64_t below = global / micro * micro;
+        const int64_t unit = micro * data_ranks(c), below = global / unit * unit;
 
         COMPLAIN(c, "global_batch",
                  below ? gen_printf(g, "use %lld or %lld", (long long)below,
-                                    (long long)(below + micro))
-                       : gen_printf(g, "use %lld", (long long)micro),
+                                    (long long)(below + unit))
+                       : gen_printf(g, "use %lld", (long long)unit),
                  "global_batch: %lld is not a multiple of micro_batch (%lld)",
                  (long long)global, (long long)micro);
         return false;

@@ -192,6 +192,24 @@ static bool is_of_model(Check *c, const char *key)
     return tag && tag->tag == TAG_MODEL && fields_find(tag->arch->fields, key);
 }
 
+/* The field of the trainer that has this one; NULL: none has it. */
+static const char *of_table(Check *c, const char *key)
+{
+    for (int i = 0; i < c->ld->trainer->count; i++) {
+        const Field *f = &c->ld->trainer->items[i];
+
+        if (f->type == FIELD_TABLE && fields_find(f->fields, key))
+            return f->name;
+        for (int k = 0; f->type == FIELD_RECORD && k < f->kinds.count; k++) {
+            const Kind *kind = kinds_find(&c->ld->kinds, f->kinds.items[k]);
+
+            if (kind && fields_find(kind->fields, key))
+                return f->name;
+        }
+    }
+    return NULL;
+}
+
 static void unknown_field(Check *c, const char *key, const Words *names, const char *path,
                           Site table)
 {
@@ -203,6 +221,9 @@ static void unknown_field(Check *c, const char *key, const Words *names, const c
     help = synonym_help(c->g, path, key, names);
     if (!help && !near && !*path && is_of_model(c, key))
         help = gen_printf(c->g, "it is a field of the model: model.%s", key);
+    if (!help && !*path && of_table(c, key))
+        help = gen_printf(c->g, "it is a field of %s: %s.%s", of_table(c, key),
+                          of_table(c, key), key);
     help = help           ? help
            : near         ? gen_printf(c->g, "did you mean `%s`?", near)
            : names->count ? gen_printf(c->g, "its fields are %s", words_all(c->g, names))
