@@ -82,6 +82,7 @@ static void expose_gap(Timing *r, const Instr *i)
 static void run_one(Timing *r, const Instr *i, StreamId own)
 {
     r->t.start[i->id] = ready(r, i, own);
+    r->t.waited[i->id] = 0;
     if (own == STREAM_COMPUTE)
         expose_gap(r, i);
     if (own == STREAM_COMPUTE && i->group && i->kind != INS_SPAN)
