@@ -1048,7 +1048,7 @@
 ---@field attention_bwd? number TFLOP/s of attention's backward
 ---@field cudnn? fsdpgen.cuda.rates.cudnn with `attention = "auto"`: rates of the attention that cuDNN runs
 ---@field norm? number GB/s of kernels that reduce rows or columns: norms, losses
----@field sms? integer multiprocessors, which share the tiles of a product, for `plan --kernels`
+---@field sms? integer multiprocessors, which share the tiles of a product; a limited sum takes at most half
 ---@field peak? number TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: no MFU
 
 ---@class (exact) fsdpgen.cuda.network

@@ -43,7 +43,7 @@ typedef struct Rates {
     int64_t link_per_us;     /* bytes received from other ranks */
     int64_t latency_ps;      /* per collective */
     int64_t launch_ps;       /* before each kernel */
-    int64_t f32_slower;      /* how much slower f32 products are than bf16 ones */
+    int64_t f32_slower;      /* how much slower f32 and f64 products are than bf16 ones */
     int64_t fp8_percent;     /* rate of fp8 products, of that of bf16 ones */
     int64_t contention;      /* of 1000 ps of a kernel, beside a collective */
     int64_t processors;      /* that share a kernel's tiles; 0: unknown */

@@ -402,7 +402,7 @@ local constructors = {
               { "norm", "number", min = 1, max = 1e6, default = 2240, default_text = "the gpu's",
                 doc = "GB/s of kernels that reduce rows or columns: norms, losses" },
               { "sms", "int", min = 1, max = 1 << 16, default = 132, default_text = "the gpu's",
-                doc = "multiprocessors, which share the tiles of a product, for `plan --kernels`" },
+                doc = "multiprocessors, which share the tiles of a product; a limited sum takes at most half" },
               { "peak", "number", min = 0, max = 1e6, default = 0, default_text = "the gpu's",
                 doc = "TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: no MFU" },
           } },

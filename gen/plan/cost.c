@@ -6,7 +6,8 @@
  * 1. A kernel whose class counts flops takes its flops at the rate of its class, or its
  *    operands' bytes at the rate of memory if that is longer; any other kernel its bytes
  *    at the rate of its class, or its flops at the rate of products. Then its launch.
- *    Products of fp8 have a rate of their own, in proportion to that of bf16.
+ *    Products of fp8, and on a device of f32 and f64, have rates of their own, in
+ *    proportion to that of bf16. What --rates measured is for the weights' dtype.
  * 2. A product of a shape that was measured takes what it took.
  * 3. On a device, what a kernel moves beside its products takes its time after them.
  * Collectives are priced in cost_move.c. */
@@ -43,6 +44,21 @@ typedef struct Pace {
 } Pace;
 static const Pace as_stated = {1, 1};
 
+static bool is_full(Dtype d)
+{
+    return d == DT_F32 || d == DT_F64;
+}
+
+static Pace pace_of(const Gen *g, CostClass c, Dtype d)
+{
+    const Rates *r = &g->model.rates;
+    const bool measured = (r->measured >> c & 1) && is_full(g->model.param_dtype);
+
+    if (d == DT_E4M3 || d == DT_E5M2)
+        return (Pace){r->fp8_percent, 100};
+    return is_full(d) && !measured ? (Pace){1, r->f32_slower} : as_stated;
+}
+
 /* Step 1. */
 static KernelPrice roofline(const Gen *g, CostClass c, double flops, double bytes,
                             Pace pace, bool by_library)
@@ -76,6 +92,20 @@ static bool measured_products(const Gen *g, const Node *n, double *ps)
     return n->cost.n_products > 0;
 }
 
+static Pace pace_of_node(const Gen *g, const Node *n)
+{
+    return cost_by_flops(n->cost.cls) && n->n_in > 0
+               ? pace_of(g, n->cost.cls, node_product_dtype(g, n))
+               : as_stated;
+}
+
+int64_t cost_products_per_us(const Gen *g, const Node *n)
+{
+    const Pace pace = pace_of_node(g, n);
+
+    return max_i64(g->model.rates.per_us[COST_PRODUCT] * pace.times / pace.by, 1);
+}
+
 /* Steps 1 and 2. */
 static KernelPrice price_products(const Gen *g, const Node *n)
 {
@@ -84,8 +114,7 @@ static KernelPrice price_products(const Gen *g, const Node *n)
     if (measured_products(g, n, &ps))
         return (KernelPrice){capped(ps), COST_PRODUCT, 0, true};
     return roofline(g, n->cost.cls, n->flops, (double)n->cost.moved_bytes,
-                    node_is_fp8(n) ? (Pace){g->model.rates.fp8_percent, 100} : as_stated,
-                    n->library != NULL);
+                    pace_of_node(g, n), n->library != NULL);
 }
 
 KernelPrice cost_node(const Gen *g, const Node *n)
@@ -133,18 +162,22 @@ const char *cost_source(const Gen *g)
 
 /* ---- instructions ---------------------------------------------------------------- */
 
-int64_t cost_instr(const Gen *g, const Instr *i)
+KernelPrice cost_kernel(const Gen *g, const Instr *i)
 {
     const InsRule *rule = ins_rule(i->kind);
 
-    if (rule->collective)
+    if (i->kind == INS_MATRICES)
+        return roofline(g, COST_PRODUCT, i->flops, 0,
+                        pace_of(g, COST_PRODUCT, ops_acc_dtype(g)), false);
+    return rule->traffic_bytes ? cost_traffic(g, rule->cost, rule->traffic_bytes(g, i))
+                               : (KernelPrice){.ps = 0};
+}
+
+int64_t cost_instr(const Gen *g, const Instr *i)
+{
+    if (ins_rule(i->kind)->collective)
         return cost_collective(g, i);
     if (i->kind == INS_SPAN)
         return cost_span(g, ins_span(g, i));
-    if (i->kind == INS_MATRICES)
-        return roofline(g, COST_PRODUCT, i->flops, 0,
-                        (Pace){1, g->model.rates.f32_slower}, false)
-            .ps;
-    return rule->traffic_bytes ? cost_traffic(g, rule->cost, rule->traffic_bytes(g, i)).ps
-                               : 0;
+    return cost_kernel(g, i).ps;
 }

@@ -222,10 +222,12 @@ static double summed_part(const Instr *i)
 int64_t cost_collective(const Gen *g, const Instr *i)
 {
     const bool sums = ins_rule(i->kind)->sums;
-    const double part =
-        sums ? summed_part(i)
-             : (double)i->moved_bytes / (double)max_i64(group_ranks(i->group) - 1, 1);
+    double part;
 
+    if (!i->group) /* a rank alone */
+        return 0;
+    part = sums ? summed_part(i)
+                : (double)i->moved_bytes / (double)max_i64(group_ranks(i->group) - 1, 1);
     if (g->model.rates.n_moves > 0) /* of sums without a limit */
         return max_i64(by_size_measured(g, i), i->ctas ? sum_over_links(g, i, part) : 0);
     if (cost_over_links(g, i->group))

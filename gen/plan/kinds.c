@@ -38,27 +38,59 @@ static double keep_traffic(const Gen *g, const Instr *i)
     return 2.0 * buffer_bytes(g, i->to);
 }
 
+/* Whole gradients if ranks sum them after the merges. */
+static int64_t merge_elems(const Gen *g, const Instr *i)
+{
+    const Segment *s = segment_of(g, i);
+
+    return g->model.accumulate_sharded || !plan_collectives(g) ? s->shard_elems
+                                                               : s->elems;
+}
+
 /* Reads a sum and one level of the partial sums, writes one of them. */
 static double merge_traffic(const Gen *g, const Instr *i)
 {
-    const Segment *s = segment_of(g, i);
-    bool sharded = g->model.accumulate_sharded || !plan_collectives(g);
-    return 3.0 * (double)(sharded ? s->shard_elems : s->elems) *
-           dtype_bytes(g->model.reduce_dtype);
+    return 3.0 * (double)merge_elems(g, i) * dtype_bytes(g->model.reduce_dtype);
+}
+
+/* Ranks that hold equal parts share the norm; the first of them has most. */
+static int64_t norm_elems(const Gen *g, const Instr *i)
+{
+    const Stretch share = layout_share(g, segment_of(g, i), 0);
+
+    return share.hi - share.lo;
 }
 
 static double norm_traffic(const Gen *g, const Instr *i)
 {
-    return (double)segment_of(g, i)->shard_elems * dtype_bytes(g->model.reduce_dtype);
+    return (double)norm_elems(g, i) * dtype_bytes(g->model.reduce_dtype);
 }
 
-/* Reads and writes master and moments, reads the gradient. */
-static double update_traffic(const Gen *g, const Instr *i)
+static int64_t update_elems(const Gen *g, const Instr *i)
 {
     const Segment *s = segment_of(g, i);
+
+    return g->batches.count ? max_nonmatrix_elems(g, s) : s->shard_elems;
+}
+
+/* What an update of an element moves of it: reads and writes the master, and, where that
+ * is not the weight itself, writes the weight; of masters in split, which are the rest of
+ * the weights, it also reads these. */
+static double weight_traffic(const Gen *g, const Segment *s)
+{
+    const Dtype master = g->model.master_dtype;
+    const int own = !segment_has_master(&g->model, s) ? 0 : master == DT_SPLIT ? 2 : 1;
+
+    return 2.0 * dtype_bytes(master) + own * dtype_bytes(s->dtype);
+}
+
+/* The weight, reads and writes moments, reads the gradient. */
+static double update_traffic(const Gen *g, const Instr *i)
+{
     const Model *m = &g->model;
-    return (double)(g->batches.count ? max_nonmatrix_elems(g, s) : s->shard_elems) *
-           (2.0 * dtype_bytes(m->master_dtype) +
+
+    return (double)update_elems(g, i) *
+           (weight_traffic(g, segment_of(g, i)) +
             2.0 * m->moments * dtype_bytes(m->moments_dtype) +
             dtype_bytes(m->reduce_dtype));
 }
@@ -72,12 +104,12 @@ static double momentum_traffic(const Gen *g, const Instr *i)
            buffer_bytes(g, i->to);
 }
 
-/* Reads and writes the master, reads the direction. */
+/* The weight, reads the direction. */
 static double step_traffic(const Gen *g, const Instr *i)
 {
-    return (double)segment_of(g, i)->shard_elems * 2.0 *
-               dtype_bytes(g->model.master_dtype) +
-           buffer_bytes(g, i->from);
+    const Segment *s = segment_of(g, i);
+
+    return (double)s->shard_elems * weight_traffic(g, s) + buffer_bytes(g, i->from);
 }
 
 /* Reads the weights. */
@@ -125,11 +157,11 @@ static const InsRule rules[N_INS_KINDS] = {
         .label = "sum of @ over copies", .done = "the gradient of @ is summed over copies"},
     [INS_MERGE] = {
         "merge", STREAM_COMPUTE, .uses = {WRITES(TO), WRITES(WITH)},
-        .traffic_bytes = merge_traffic, .cost = COST_ELEMENTWISE,
+        .elems = merge_elems, .traffic_bytes = merge_traffic, .cost = COST_ELEMENTWISE,
         .word = "merge", .label = "merge of @"},
     [INS_NORM] = {
         "norm", STREAM_COMPUTE, .uses = {READS(FROM), WRITES(CONTROL)},
-        .traffic_bytes = norm_traffic, .cost = COST_NORM,
+        .elems = norm_elems, .traffic_bytes = norm_traffic, .cost = COST_NORM,
         .word = "norm", .label = "norm of @"},
     [INS_NORM_REDUCE] = { /* the runtime tells how peers use the exchange area */
         "norm_reduce", STREAM_COMPUTE, .collective = true, .closed = true,
@@ -139,7 +171,7 @@ static const InsRule rules[N_INS_KINDS] = {
         "update", STREAM_COMPUTE,
         .uses = {READS(FROM), WRITES(TO), WRITES(MASTER), WRITES(MOMENT1), WRITES(MOMENT2),
                  READS(CONTROL)},
-        .traffic_bytes = update_traffic, .cost = COST_ELEMENTWISE,
+        .elems = update_elems, .traffic_bytes = update_traffic, .cost = COST_ELEMENTWISE,
         .word = "update", .label = "update of @"},
     [INS_GATHER_UPDATED] = {
         "gather_updated", STREAM_GATHER, .collective = true,

@@ -318,6 +318,8 @@ typedef struct Traffic {
 } Traffic;
 Traffic plan_traffic(const Gen *g);
 int64_t variant_turns(const Gen *g, Variant v); /* how often a step runs the variant */
+/* And an instruction of it: merges in LOCAL only at the end of a leaf; 0 in EVAL. */
+int64_t ins_turns(const Gen *g, const Instr *i);
 
 /* ---- cost.c ---------------------------------------------------------------------- */
 
@@ -341,8 +343,10 @@ typedef struct KernelPrice {
     bool measured;           /* by --rates; otherwise assumed for the target */
 } KernelPrice;
 KernelPrice cost_node(const Gen *g, const Node *n);
+int64_t cost_products_per_us(const Gen *g, const Node *n); /* flops of its products */
 int64_t cost_span(const Gen *g, const Span *s);
 KernelPrice cost_traffic(const Gen *g, CostClass c, double bytes); /* of a kernel without a node */
+KernelPrice cost_kernel(const Gen *g, const Instr *i); /* neither a span nor a collective */
 int64_t cost_instr(const Gen *g, const Instr *i); /* its duration alone */
 /* Where the rates are from: "uncalibrated rates", "calibrated by FILE". */
 const char *cost_source(const Gen *g);
@@ -362,8 +366,8 @@ bool cost_over_links(const Gen *g, RankBits group); /* do links join all of its 
 /* ---- simulate.c ------------------------------------------------------------------ */
 
 /* Start and end of every instruction, in picoseconds from the start of its variant (for END: of
- * LAST). Returns the time of the whole step. */
-int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end);
+ * LAST), and what it waits for in between. Returns the time of the whole step. */
+int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end, int64_t *waited);
 /* How long the compute stream is busy in a step; the rest it waits for collectives. */
 int64_t simulate_busy(const Gen *g);
 

@@ -146,6 +146,7 @@ typedef struct InsRule {
     /* The cost of an instruction without nodes or communication (cost.c): the bytes that pass
      * through memory, NULL: none; and their class. */
     double (*traffic_bytes)(const Gen *g, const struct Instr *i);
+    int64_t (*elems)(const Gen *g, const struct Instr *i); /* of its segment; NULL: a shard */
     CostClass cost;
     /* In the emitted step: the template's word for its line, the function that starts it off the
      * compute stream if its operands are arguments, and the function that waits for it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* traffic.c: the bytes that rank 0 receives from its peers in a step, by kind. In: the
  * unrolled program. Out: sums, equal to the runtime's counters (--stats), which do not
- * count what kernels read in meets. */
+ * count what kernels read in meets; at most 2^61, as times. */
 #include "plan/plan.h"
 
 /* Elements of slice k of a part that is cut into equal slices; the last ones may be short
@@ -46,25 +46,32 @@ static int64_t crossing_bytes(const Gen *g, const Instr *i)
     return elems * dtype_bytes(g->model.reduce_dtype);
 }
 
+static int64_t with(int64_t sum, int64_t turns, int64_t bytes)
+{
+    return cost_sum(sum, cost_times(turns, bytes));
+}
+
 Traffic plan_traffic(const Gen *g)
 {
     Traffic t = {0};
     for (int id = 0; id < g->prog.ins.count; id++) {
         const Instr *i = &g->prog.ins.items[id];
-        int64_t turns = variant_turns(g, i->variant);
+        int64_t turns = ins_turns(g, i);
         if (i->batch >= 0)
             continue; /* counted below: moved_bytes is for the rank with most */
         int64_t crossing = i->kind == INS_ALL_REDUCE ? crossing_bytes(g, i) : 0;
-        t.gathered += i->stream == STREAM_GATHER ? turns * i->moved_bytes : 0;
-        t.reduced += i->stream == STREAM_REDUCE ? turns * (i->moved_bytes - crossing) : 0;
-        t.replicate += turns * crossing;
+        if (i->stream == STREAM_GATHER)
+            t.gathered = with(t.gathered, turns, i->moved_bytes);
+        if (i->stream == STREAM_REDUCE)
+            t.reduced = with(t.reduced, turns, i->moved_bytes - crossing);
+        t.replicate = with(t.replicate, turns, crossing);
         for (int a = 0; i->kind == INS_SPAN && a < N_PARTS_AXES; a++)
-            t.met[a] += turns * plan_span_met_bytes(g, ins_span(g, i), a);
+            t.met[a] = with(t.met[a], turns, plan_span_met_bytes(g, ins_span(g, i), a));
     }
     if (g->model.mesh.world_size > 1 && g->batches.count > 0) {
         Moved m = matrices_moved(g, -1, 0);
         t.matrices = m.to_owners + m.from_owners;
-        t.replicate += m.from_copies;
+        t.replicate = with(t.replicate, 1, m.from_copies);
     }
     return t;
 }

@@ -10,9 +10,10 @@
  *    limit is the least power of two with which everything that a micro-step sums
  *    arrives in half the time of its backward: the other half is for sums that come
  *    late. NCCL would round other numbers up to powers of two.
- * 3. If that is more than MOST_CTAS, NCCL decides itself, as it does for a sum behind
- *    whose start less computation follows than the sum takes: nothing runs beside it. So
- *    it does where parts meet: a meet behind a slow sum would wait for all of it. */
+ * 3. If that is more than MOST_CTAS, or than half of the GPU's, NCCL decides itself, as
+ *    it does for a sum behind whose start less computation follows than the sum takes:
+ *    nothing runs beside it. So it does where parts meet: a meet behind a slow sum would
+ *    wait for all of it. */
 #include "plan/unroll.h"
 
 enum { LEAST_CTAS = 4, MOST_CTAS = 16 };
@@ -28,15 +29,16 @@ static bool is_backward(const Instr *i)
     return i->kind == INS_SPAN && i->phase != PHASE_FORWARD;
 }
 
-/* Step 2; 0: no limit. */
+/* Steps 2 and 3; 0: no limit. */
 static int limit_of(const Gen *g, double bytes, double backward_ps)
 {
+    const int64_t most = min_i64(MOST_CTAS, g->model.rates.processors / 2);
     const double link_ps = bytes / (double)g->model.rates.link_per_us * 1e6;
     int ctas = LEAST_CTAS;
 
-    while (ctas <= MOST_CTAS && ctas * backward_ps < 2.0 * LINK_CTAS * link_ps)
+    while (ctas <= most && ctas * backward_ps < 2.0 * LINK_CTAS * link_ps)
         ctas *= 2;
-    return ctas <= MOST_CTAS ? ctas : 0;
+    return ctas <= most ? ctas : 0;
 }
 
 void unroll_ctas(Gen *g)

@@ -62,6 +62,15 @@ int64_t variant_turns(const Gen *g, Variant v)
     return turns_in(&g->prog.step, v);
 }
 
+int64_t ins_turns(const Gen *g, const Instr *i)
+{
+    if (i->variant == VARIANT_EVAL)
+        return 0;
+    return i->kind == INS_MERGE && i->variant == VARIANT_LOCAL
+               ? g->prog.rounds - 1 /* LAST has the last one */
+               : variant_turns(g, i->variant);
+}
+
 typedef struct Walk {
     int first, last; /* lines met; -1: none yet */
     unsigned next[N_VARIANTS];

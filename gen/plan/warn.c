@@ -37,6 +37,12 @@ static int64_t between_nodes(const Gen *g, const Instr *i, Nodes nodes)
     return 0;
 }
 
+/* Adds what a step's turns of it receive. */
+static int64_t turned(const Gen *g, const Instr *i, int64_t bytes, Nodes nodes)
+{
+    return cost_sum(bytes, cost_times(ins_turns(g, i), between_nodes(g, i, nodes)));
+}
+
 /* By the nodes that the mesh names. */
 static int64_t step_between_nodes(const Gen *g, InsKind kind)
 {
@@ -46,9 +52,8 @@ static int64_t step_between_nodes(const Gen *g, InsKind kind)
         const Instr *i = &g->prog.ins.items[id];
         const Nodes named = {mesh_mates(g, i->group), mesh_two_hops(g, i->group)};
 
-        bytes += i->kind == kind
-                     ? variant_turns(g, i->variant) * between_nodes(g, i, named)
-                     : 0;
+        if (i->kind == kind)
+            bytes = turned(g, i, bytes, named);
     }
     return bytes;
 }
@@ -123,8 +128,8 @@ static void warn_unnamed_nodes(Gen *g)
 
         if (i->kind != INS_REDUCE_SCATTER && i->kind != INS_ALL_REDUCE)
             continue;
-        now += variant_turns(g, i->variant) * between_nodes(g, i, flat);
-        then += variant_turns(g, i->variant) * between_nodes(g, i, hops);
+        now = turned(g, i, now, flat);
+        then = turned(g, i, then, hops);
     }
     if (then >= now)
         return;
@@ -177,7 +182,7 @@ static void warn_reshard_over_nodes(Gen *g)
         const Nodes named = {mesh_mates(g, i->group), false};
 
         if (i->kind == INS_ALL_GATHER && i->phase == PHASE_BACKWARD)
-            now += variant_turns(g, i->variant) * between_nodes(g, i, named);
+            now = turned(g, i, now, named);
     }
     if (now > 0)
         diag_add(g, DIAG_WARNING, model_pos(g, "reshard_after_forward"),

@@ -49,13 +49,12 @@ static Moves moves_of(const Gen *g)
 
     for (int id = 0; id < g->prog.ins.count; id++) {
         const Instr *i = &g->prog.ins.items[id];
-        const int64_t turns =
-            i->variant == VARIANT_EVAL ? 0 : variant_turns(g, i->variant);
+        const int64_t turns = ins_turns(g, i);
 
         if (!ins_is_collective(i) || i->segment < 0)
             continue;
         all.n += turns;
-        all.bytes += turns * i->moved_bytes;
+        all.bytes = cost_sum(all.bytes, cost_times(turns, i->moved_bytes));
         all.ps = cost_sum(all.ps, cost_times(turns, cost_instr(g, i)));
         all.latency_ps += (double)turns * ((double)cost_instr(g, i) - at_best_rate(g, i));
     }
@@ -107,7 +106,6 @@ typedef struct ChunkTime {
 /* The products of the node that take a chunk of tokens, with chunks of `tokens`. */
 static ChunkTime chunk_time(const Gen *g, const Node *n, int64_t tokens)
 {
-    const Rates *r = &g->model.rates;
     const int64_t chunk = g->model.loss_chunk_tokens;
     ChunkTime t = {0};
 
@@ -121,10 +119,10 @@ static ChunkTime chunk_time(const Gen *g, const Node *n, int64_t tokens)
 
         if (p->times < 2 || (!rows && !depth))
             continue;
-        t.math += 2e-6 * x * y * k * times / (double)r->per_us[COST_PRODUCT];
+        t.math += 2e-6 * x * y * k * times / (double)cost_products_per_us(g, n);
         t.memory += 1e-6 * (x * k + y * k + x * y) *
                     (double)dtype_bytes(n->in[0]->dtype) * times /
-                    (double)r->per_us[COST_ELEMENTWISE];
+                    (double)g->model.rates.per_us[COST_ELEMENTWISE];
         t.times = max_i64(t.times, p->times);
         t.columns = max_i64(t.columns, rows ? max_i64(p->n, p->k) : p->m);
     }

@@ -472,8 +472,9 @@ const char *verify_simulate(Gen *g)
     const Program *p = &g->prog;
     size_t n = (size_t)p->ins.count + 1;
     int64_t *start = gen_alloc(g, sizeof *start * n),
-            *end = gen_alloc(g, sizeof *end * n);
-    int64_t busy[N_STREAMS] = {0}, total = simulate_times(g, start, end);
+            *end = gen_alloc(g, sizeof *end * n),
+            *waited = gen_alloc(g, sizeof *waited * n);
+    int64_t busy[N_STREAMS] = {0}, total = simulate_times(g, start, end, waited);
     int64_t last_end = 0;
     for (int id = p->first[VARIANT_LAST]; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
@@ -483,6 +484,8 @@ const char *verify_simulate(Gen *g)
                                   ins_label(g, i));
             }
         }
+        if (waited[id] < 0 || waited[id] > end[id] - start[id])
+            return gen_printf(g, "%s waits longer than it takes", ins_label(g, i));
         busy[i->stream] += end[id] - start[id];
         last_end = max_i64(last_end, end[id]);
     }

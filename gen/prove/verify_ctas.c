@@ -29,6 +29,9 @@ static const char *check_one(Gen *g, const Instr *i)
         return gen_printf(g, "%s has a limit and nothing that hides it", ins_label(g, i));
     if (i->ctas < 4 || i->ctas > 16 || (i->ctas & (i->ctas - 1)) != 0)
         return gen_printf(g, "%s has a limit of %d", ins_label(g, i), i->ctas);
+    if (i->ctas * 2 > g->model.rates.processors)
+        return gen_printf(g, "%s may take more than half of the multiprocessors",
+                          ins_label(g, i));
     if (behind(g, i) < (double)cost_instr(g, i))
         return gen_printf(g, "%s is slower than what hides it", ins_label(g, i));
     return NULL;

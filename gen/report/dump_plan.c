@@ -157,8 +157,9 @@ static void dump_simulate(Gen *g, Text *t)
     const Program *p = &g->prog;
     size_t n = (size_t)p->ins.count + 1;
     int64_t *start = gen_alloc(g, sizeof *start * n),
-            *end = gen_alloc(g, sizeof *end * n);
-    int64_t total = simulate_times(g, start, end);
+            *end = gen_alloc(g, sizeof *end * n),
+            *waited = gen_alloc(g, sizeof *waited * n);
+    int64_t total = simulate_times(g, start, end, waited);
     for (int id = p->first[VARIANT_LOCAL]; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
         text_printf(t, "  %4d %-7s %14" PRId64 " %14" PRId64 " %s\n", id,

@@ -103,28 +103,35 @@ static void add_node(Gen *g, Rows *rows, const Node *n, int64_t calls)
         add_row(g, rows, &met);
 }
 
+/* "[4096]": the elements that it takes of its segment */
+static const char *instr_shape(Gen *g, const Instr *i)
+{
+    const InsRule *rule = ins_rule(i->kind);
+
+    return i->segment < 0
+               ? ""
+               : gen_printf(g, "[%lld]",
+                            (long long)(rule->elems
+                                            ? rule->elems(g, i)
+                                            : g->segments.items[i->segment].shard_elems));
+}
+
 static void add_instr(Gen *g, Rows *rows, const Instr *i, int64_t calls)
 {
     const InsRule *rule = ins_rule(i->kind);
-    const bool collective = rule->collective;
     Row r = {.name = rule->name,
-             .shape =
-                 i->segment >= 0
-                     ? gen_printf(g, "[%lld]",
-                                  (long long)g->segments.items[i->segment].shard_elems)
-                     : "",
+             .shape = instr_shape(g, i),
              .kernel = i->kind == INS_MATRICES && g->shapes.count > 0
                            ? g->shapes.items[0].node->op->name
                            : NULL,
              .flops = i->flops,
-             .calls = calls};
+             .bytes = rule->collective      ? (double)i->moved_bytes
+                      : rule->traffic_bytes ? rule->traffic_bytes(g, i)
+                                            : 0,
+             .calls = calls,
+             .price = rule->collective ? (KernelPrice){.ps = cost_instr(g, i)}
+                                       : cost_kernel(g, i)};
 
-    r.bytes = collective            ? (double)i->moved_bytes
-              : rule->traffic_bytes ? rule->traffic_bytes(g, i)
-                                    : 0;
-    r.price = rule->traffic_bytes ? cost_traffic(g, rule->cost, r.bytes)
-                                  : (KernelPrice){.by = COST_PRODUCT};
-    r.price.ps = cost_instr(g, i);
     if (r.price.ps > 0)
         add_row(g, rows, &r);
 }
@@ -146,8 +153,7 @@ static Rows step_rows(Gen *g)
 
     for (int id = 0; id < g->prog.ins.count; id++) {
         const Instr *i = &g->prog.ins.items[id];
-        const int64_t turns =
-            i->variant == VARIANT_EVAL ? 0 : variant_turns(g, i->variant);
+        const int64_t turns = ins_turns(g, i);
 
         if (i->stream != STREAM_COMPUTE || turns == 0)
             continue;
@@ -296,8 +302,7 @@ void plan_print_kernels(Gen *g, Text *t)
         print_row(g, t, &rows, &rows.items[i], names, shapes, all);
     text_printf(t, "\n  kernels alone   %12.6g ms\n", (double)rows.busy_ps * 1e-9);
     if (rows.beside_ps > 0)
-        text_printf(t, "  beside a collective, %.3g times as long: %.6g ms more\n",
-                    (double)g->model.rates.contention / 1000,
+        text_printf(t, "  collectives add %12.6g ms to what runs beside them\n",
                     (double)rows.beside_ps * 1e-9);
     text_printf(t,
                 "  compute stream  %12.6g ms busy, %.1f %% of the step's %.6g ms; the "

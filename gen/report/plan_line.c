@@ -163,6 +163,7 @@ static void find_exposed(Gen *g, PlanLine *l)
         if (i->stream != STREAM_COMPUTE)
             continue;
         idle_from = l->end[id];
+        l->waited += l->waits[id];
         for (int w = 0; w < i->n_waits; w++)
             if (i->waits[w] >= l->first &&
                 (!late || l->end[i->waits[w]] > l->end[late->id]))
@@ -201,10 +202,11 @@ PlanLine plan_line(Gen *g)
     const size_t n = (size_t)p->ins.count + 1;
     PlanLine l = {.first = p->first[VARIANT_LAST],
                   .start = gen_alloc(g, sizeof *l.start * n),
-                  .end = gen_alloc(g, sizeof *l.end * n)};
+                  .end = gen_alloc(g, sizeof *l.end * n),
+                  .waits = gen_alloc(g, sizeof *l.waits * n)};
 
     l.count = p->ins.count - l.first;
-    simulate_times(g, l.start, l.end);
+    simulate_times(g, l.start, l.end, l.waits);
     for (int id = l.first; id < p->ins.count; id++)
         l.ps = max_i64(l.ps, l.end[id]);
     find_moments(g, &l);

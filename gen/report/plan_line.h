@@ -18,10 +18,11 @@ typedef struct PlanMoment { int64_t ps, live[N_FOR]; } PlanMoment;
 typedef struct PlanLine {
     int first, count;        /* instructions */
     int64_t *start, *end;    /* of all instructions of the program, in picoseconds */
+    int64_t *waits;          /* and what their kernels wait for meanwhile */
     int64_t ps;              /* all of it */
     struct { PlanMoment *items; int count, cap; } moments; /* by time, at most MAX_MOMENTS */
     int64_t *exposed;        /* by unit: what the compute stream waits for its collectives */
-    int64_t waited;          /* their sum */
+    int64_t waited;          /* in all, also for collectives before a meet */
 } PlanLine;
 
 enum { MAX_MOMENTS = 1500 };

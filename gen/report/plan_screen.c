@@ -97,8 +97,7 @@ static void find_shares(Gen *g, Share shares[MOST_SHARES])
         shares[k] = (Share){names[k], 0};
     for (int id = 0; id < g->prog.ins.count; id++) {
         const Instr *i = &g->prog.ins.items[id];
-        const int64_t turns =
-            i->variant == VARIANT_EVAL ? 0 : variant_turns(g, i->variant);
+        const int64_t turns = ins_turns(g, i);
 
         if (i->stream != STREAM_COMPUTE || turns == 0)
             continue;

@@ -55,9 +55,9 @@ static void print_recompute(Gen *g, Text *t)
         const Block *k = &g->blocks.items[b];
         of += k->cls->saved_bytes > 0;
         n[k->keep]++;
-        bytes += k->keep == KEEP_INPUT  ? k->cls->saved_bytes
-                 : k->keep == KEEP_SOME ? k->cls->dropped_bytes
-                                        : 0;
+        bytes += plan_parts_bytes(g, k->keep == KEEP_INPUT  ? k->cls->saved_bytes
+                                     : k->keep == KEEP_SOME ? k->cls->dropped_bytes
+                                                            : 0);
     }
     if (n[KEEP_INPUT] + n[KEEP_SOME] == 0) {
         text_printf(t, "recomputed: nothing\n\n");

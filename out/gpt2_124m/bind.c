@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xdb6d279ba404fbcd || TRAINER_IDENTITY != 0x005e01ef1e11d8d5
+#if MATH_IDENTITY != 0xdb6d279ba404fbcd || TRAINER_IDENTITY != 0xbd73b287488be5da
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

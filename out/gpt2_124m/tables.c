@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x005e01ef1e11d8d5
+#if TRAINER_IDENTITY != 0xbd73b287488be5da
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

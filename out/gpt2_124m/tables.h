@@ -16,12 +16,12 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x005e01ef1e11d8d5
-#define trainer_segments trainer_segments_005e01ef1e11d8d5 /* tables.c */
-#define trainer_numerics trainer_numerics_005e01ef1e11d8d5 /* checkpoint.c */
-#define trainer_step     trainer_step_005e01ef1e11d8d5     /* step.c */
-#define trainer_setup    trainer_setup_005e01ef1e11d8d5    /* bind.c */
-#define trainer_timed    trainer_timed_005e01ef1e11d8d5    /* calibrate.c */
+#define TRAINER_IDENTITY 0xbd73b287488be5da
+#define trainer_segments trainer_segments_bd73b287488be5da /* tables.c */
+#define trainer_numerics trainer_numerics_bd73b287488be5da /* checkpoint.c */
+#define trainer_step     trainer_step_bd73b287488be5da     /* step.c */
+#define trainer_setup    trainer_setup_bd73b287488be5da    /* bind.c */
+#define trainer_timed    trainer_timed_bd73b287488be5da    /* calibrate.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x005e01ef1e11d8d5
+#if TRAINER_IDENTITY != 0xbd73b287488be5da
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x005e01ef1e11d8d5
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xbd73b287488be5da
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -27,7 +27,7 @@ static const RtTrainer trainer = {
     .name = "gpt2_124m",
     .generator = "fsdpgen 0.1.0",
     .numerics_hash = UINT64_C(0xf9f3eeb74709e942),
-    .identity = UINT64_C(0x005e01ef1e11d8d5),
+    .identity = UINT64_C(0xbd73b287488be5da),
     .mesh = "{\"pipeline\": 1, \"replicate\": 1, \"shard\": 2, \"context\": 1, \"tensor\": 1}",
     .build_flags = TRAINER_BUILD_FLAGS,
     .arithmetic = TRAINER_ARITHMETIC,
@@ -69,7 +69,7 @@ static const RtTrainer trainer = {
         .min_ratio = 0.0,
     },
     .flops_per_token = 797815296.0,
-    .planned_step_seconds = 5758.611835424,
+    .planned_step_seconds = 5758.62739408,
     .params_elems = INT64_C(124439808),
 
     .n_params = N_PARAMS,

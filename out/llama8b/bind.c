@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xb7fe30c73a1eaddd || TRAINER_IDENTITY != 0x458aedb1ada54c2f
+#if MATH_IDENTITY != 0xb7fe30c73a1eaddd || TRAINER_IDENTITY != 0x420314770bde4ed0
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

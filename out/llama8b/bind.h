@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xb7fe30c73a1eaddd || TRAINER_IDENTITY != 0x458aedb1ada54c2f
+#if MATH_IDENTITY != 0xb7fe30c73a1eaddd || TRAINER_IDENTITY != 0x420314770bde4ed0
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

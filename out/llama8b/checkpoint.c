@@ -9,7 +9,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x458aedb1ada54c2f
+#if TRAINER_IDENTITY != 0x420314770bde4ed0
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -16,12 +16,12 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x458aedb1ada54c2f
-#define trainer_segments trainer_segments_458aedb1ada54c2f /* tables.c */
-#define trainer_numerics trainer_numerics_458aedb1ada54c2f /* checkpoint.c */
-#define trainer_step     trainer_step_458aedb1ada54c2f     /* step.c */
-#define trainer_setup    trainer_setup_458aedb1ada54c2f    /* bind.c */
-#define trainer_timed    trainer_timed_458aedb1ada54c2f    /* calibrate.c */
+#define TRAINER_IDENTITY 0x420314770bde4ed0
+#define trainer_segments trainer_segments_420314770bde4ed0 /* tables.c */
+#define trainer_numerics trainer_numerics_420314770bde4ed0 /* checkpoint.c */
+#define trainer_step     trainer_step_420314770bde4ed0     /* step.c */
+#define trainer_setup    trainer_setup_420314770bde4ed0    /* bind.c */
+#define trainer_timed    trainer_timed_420314770bde4ed0    /* calibrate.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

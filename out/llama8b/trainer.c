@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x458aedb1ada54c2f
+#if TRAINER_IDENTITY != 0x420314770bde4ed0
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x458aedb1ada54c2f
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x420314770bde4ed0
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -27,7 +27,7 @@ static const RtTrainer trainer = {
     .name = "llama8b",
     .generator = "fsdpgen 0.1.0",
     .numerics_hash = UINT64_C(0xc091c35b8116c72c),
-    .identity = UINT64_C(0x458aedb1ada54c2f),
+    .identity = UINT64_C(0x420314770bde4ed0),
     .mesh = "{\"pipeline\": 1, \"replicate\": 1, \"shard\": 8, \"context\": 1, \"tensor\": 1}",
     .build_flags = TRAINER_BUILD_FLAGS,
     .arithmetic = TRAINER_ARITHMETIC,
@@ -70,7 +70,7 @@ static const RtTrainer trainer = {
     },
     .flops_per_token = 51470401536.0,
     .peak_tflops = 989.4,
-    .planned_step_seconds = 7.367741157656,
+    .planned_step_seconds = 7.368458145609,
     .params_elems = INT64_C(8030261248),
 
     .n_params = N_PARAMS,

@@ -25,6 +25,7 @@ rates=(--rates "$WORK/rates.json")
 golden_kernels cpu "$tiny" --set mesh.shard=2
 golden_kernels rates "$tiny" --set mesh.shard=2 --set target.comm_thread=true "${rates[@]}"
 golden_kernels cuda "$ROOT/models/llama8b.lua" --target cuda
+check "plan --kernels: collectives add time, by no one factor" grep -q '^  collectives add *[0-9.]* ms' "$WORK/kernels"
 
 # attention_rates MODEL BY RATES: the TFLOP/s by which attention's kernels are priced
 attention_rates() {
@@ -81,11 +82,27 @@ near(row(k, "add")["ms"], row(k, "add")["bytes"] / 20e9 * 1e3 + 0.25e-3, "an ele
 near(row(k, "embed")["ms"], row(k, "embed")["bytes"] / 8e9 * 1e3 + 0.25e-3, "a rate that the file lacks")
 assert not row(k, "embed")["measured"] and row(k, "add")["measured"]
 
+# Partial sums are merged once in a leaf, however many micro-batches it has. One rank waits for nothing, so its step is
+# its kernels.
+for leaves, batch in (4, 64), (8, 16), (8, 64):
+    p = plan(large.replace("llama8b", "demo"), "--set", 'accumulate="unsharded"', "--set", f"leaves={leaves}",
+             "--set", f"global_batch={batch}", "--set", "mesh={shard=1}")
+    merges = [r for r in p["kernels"]["rows"] if r["name"] == "merge"]
+    near(sum(r["calls"] for r in merges), leaves * len(p["units"]), f"merges of {leaves} leaves")
+    near(p["kernels"]["alone_ms"], p["step_seconds"] * 1e3, f"a step of {leaves} leaves")
+p = plan(large, "--target", "cuda", "--set", "target.memory='800GiB'", "--set", "mesh={shard=2}", "--set", "leaves=8",
+         "--set", "accumulate='unsharded'", "--set", "global_batch=512")
+for layers, name in (32, "layers.0"), (1, "embed"), (1, "head"):
+    elems = next(u["elems"] for u in p["units"] if u["name"] == name)
+    merge = row(p["kernels"], "merge", f"[{elems}]")
+    near(merge["calls"], 4 * layers, f"merges of {name}")
+    near(merge["bytes"], 3 * 4 * elems, f"bytes of a merge of {name}")
+
 # On a device, passes beside the products, their operands as often as they are read, rows of an embedding.
 # llama8b: 8,192 tokens; gpt2_124m: 4,096. H100: 720 TFLOP/s, 2,800 GB/s, 0.8 of it for norms; 1 us a launch.
 us, rate, memory = 1e-3, 720e12 / 1e3, 2800e9 / 1e3
 k = plan(large.replace("llama8b", "gpt2_124m"), "--target", "cuda")["kernels"]
-t, d, v = 4096, 768, 50257
+t, d, v = t0, d0, v0 = 4096, 768, 50257
 near(row(k, "conv1d", "nn 4096x3072x768")["ms"], 2 * t * 3072 * d / rate + us, "a product without its bias")
 near(row(k, "bias", "[4096, 2304]")["ms"], (2 * 2 * t * 2304 + 2 * 2304) / memory + us, "the bias of q, k and v")
 near(row(k, "map_bias_gelu", "[4096, 3072]")["ms"], (2 * 2 * t * 3072 + 2 * 3072) / memory + us, "a bias and GELU")
@@ -101,6 +118,46 @@ operands = 2 * (m * d + d * v + m * v) * times * 2 + 2 * (m * v + m * d) * times
 near(row(k, "linear_cross_entropy")["ms"], operands / memory + us + 3 * 2 * t * v / memory + us,
      "a loss in small chunks reads the head in each")
 near(row(k, "linear_cross_entropy")["bytes"], operands + 3 * 2 * t * v, "its bytes")
+
+# Products in f32 and f64 take 15 times as long as in bf16, unless their own rate was measured; matrices of an
+# optimizer are of f32 where weights are of bf16.
+small = large.replace("llama8b", "gpt2_124m")
+full = json.load(open(file)) | {"target": "cuda", "products": [], "collectives": [], "rates": {"product_gflops": 40e3}}
+json.dump(full, open(file + ".cuda", "w"))
+for dtypes in ("dtypes.param=f32",), ("dtypes={param='f64',reduce='f64',master='f64',moments='f64'}",):
+    k = plan(small, "--target", "cuda", "--set", *dtypes)["kernels"]
+    near(row(k, "conv1d", "nn 4096x3072x768")["ms"], 2 * t0 * 3072 * d0 / (rate / 15) + us, f"a product, {dtypes}")
+    near(row(k, "attention")["rate"], 260e12 / 15, f"attention, {dtypes}")
+    k = plan(small, "--target", "cuda", "--set", *dtypes, "--rates", file + ".cuda")["kernels"]
+    near(row(k, "conv1d", "nn 4096x3072x768")["ms"], 2 * t0 * 3072 * d0 / 40e9 + 0.25e-3, f"measured, {dtypes}")
+for dtype, each in ("bf16", 720e12 / 15), ("f32", 720e12 / 15):
+    m = row(plan(small, "--target", "cuda", "--set", "optimizer=muon{}", "--set", f"dtypes.param={dtype}")["kernels"], "matrices")
+    assert m["class"] == "product" and not m["measured"], m
+    near(m["rate"], each, "the rate of matrices")
+    near(m["ms"], m["flops"] / each * 1e3 + us, "matrices")
+
+# An update reads and writes master and moments, reads the gradient, and writes the weight where it is not the master;
+# with the master in split it reads the weight, too.
+for sets, each in ((), 8 + 16 + 4 + 2), (("dtypes.param=f32",), 8 + 16 + 4), (("dtypes.master=split",), 4 + 16 + 4 + 4), \
+        (("optimizer=sgd{}",), 8 + 4 + 2), (("optimizer=lion{}",), 8 + 8 + 4 + 2):
+    k = plan(small, "--target", "cuda", *(a for s in sets for a in ("--set", s)))["kernels"]
+    updates = [r for r in k["rows"] if r["name"] == "update"]
+    assert len(updates) > 1
+    for r in updates:
+        near(r["bytes"], each * int(r["shape"][1:-1]), f"an update, {sets}")
+for master, each in ("f32", 8 + 2 + 4), ("split", 4 + 4 + 4):
+    k = plan(small, "--target", "cuda", "--set", "optimizer=muon{}", "--set", f"dtypes.master={master}")["kernels"]
+    near(row(k, "step")["bytes"], each * int(row(k, "step")["shape"][1:-1]), f"a step of matrices, {master}")
+
+# Ranks with equal parts share the norm in grains of 1,024 elements. A rank alone exchanges nothing.
+def norms(*sets):
+    k = plan(small, "--target", "cuda", *(a for s in sets for a in ("--set", s)))["kernels"]
+    return {r["shape"]: r["bytes"] for r in k["rows"] if r["name"] == "norm"}, k
+whole, k = norms("mesh={shard=1}")
+assert len(whole) > 1 and not [r for r in k["rows"] if r["name"] == "norm_reduce"]
+eighth, k = norms("mesh={replicate=8,shard=1}", "strategy=no_shard")
+assert eighth == {f"[{e}]": 4 * e for s in whole for e in [-(-int(s[1:-1]) // 8192) * 1024]}, (whole, eighth)
+assert row(k, "norm_reduce")["ms"] >= 20e-3
 
 # collectives: gathers lie between measured sizes, reductions above the largest one
 text = subprocess.run([fsdpgen, tiny, "--set", "mesh.shard=2", "--rates", file, "--dump=simulate"],

@@ -16,6 +16,8 @@ check "bytes of half the size need half" \
 check "a slow link: no limit" [ "$(limits llama8b --set target.rates.link=90)" = 0 ]
 check "NCCL's own sums: no limit" [ "$(limits llama8b --set 'reduction="library"')" = 0 ]
 check "two nodes: no limit" [ "$(limits llama8b --set mesh.shard=16 --set leaves=16)" = 0 ]
+check "a limit is at most half of the GPU's" [ "$(limits llama8b --set target.rates.sms=16)" = "32 8" ]
+check "and otherwise none" [ "$(limits llama8b --set target.rates.sms=15)" = 0 ]
 "$FSDPGEN" "$ROOT/models/llama8b.lua" --target cuda -o "$WORK/limits" --link-runtime "$ROOT/runtime" \
     >"$WORK/out" 2>&1
 check "the tables have the limit" grep -q 'within_ctas = 8' "$WORK/limits/tables.c"

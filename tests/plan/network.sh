@@ -142,6 +142,11 @@ check "405B on 4,096 ranks is planned" test "$? $(number ranks | cut -d. -f1)" =
 "$FSDPGEN" "$ROOT/models/llama405b.lua" "${large[@]}" -o "$WORK/large" >/dev/null 2>"$WORK/err"
 check "and not generated" test "$? $(grep -c 'mesh: 4096 ranks can be planned, but a trainer starts at most 1024' "$WORK/err")" = "1 1" -a ! -e "$WORK/large"
 
+# More bytes than a number holds are as many as it holds, not a negative number of them.
+"$FSDPGEN" plan "$ROOT/models/llama405b.lua" --target cuda --set mesh.shard=2 --set mesh.node=2 --set global_batch=16777216 \
+    --set leaves=8 --set dtypes.param=f32 --json >"$WORK/plan.json" 2>"$WORK/err"
+check "a step that receives more than 2^61 bytes" test "$(number gathered)" = $((1 << 61))
+
 # messages, as committed
 while read -r arguments; do
     echo "== $arguments"

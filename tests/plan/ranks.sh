@@ -202,6 +202,12 @@ for n in 1 2 4; do
 done
 check "no warning of chunks that nothing reads" test ! -s "$WORK/err"
 
+# What is not kept of all parts of a rank.
+not_kept() { "$FSDPGEN" plan "$ROOT/models/demo.lua" --set parts.tensor=4 --set recompute=block --set "mesh={tensor=$1}" \
+    --all 2>"$WORK/err" | sed -n 's/^recomputed: .* blocks: \([0-9.]* MiB\) not kept.*/\1/p'; }
+check "4 parts of a rank do not keep four times as much as one" \
+    test "$(not_kept 1) $(not_kept 2) $(not_kept 4)" = "28.58 MiB 14.29 MiB 7.14 MiB"
+
 # A token costs as many flops in parts as in one: of heads, of tokens where attention has some of the
 # sequences or, with more parts than sequences, of the heads.
 flops_of() { # MODEL ARGUMENT...
@@ -242,3 +248,46 @@ for axes in "parts.tensor=4 parts.tensor=2 mesh.tensor=2" "parts.context=4 parts
 done
 check "and the screen says so" grep -q 'more parts than ranks: a step takes .* more, a rank .* more, than with parts.tensor = 1;$' \
     <("$FSDPGEN" plan "$ROOT/models/demo.lua" --set parts.tensor=2)
+
+# On GPUs a meet follows the collectives before it on their stream. What its span waits for them is time in which no kernel
+# runs: not of the kernels, and not slowed down; the rest of what runs beside a collective is, as the rates say.
+meets_behind() { # MODEL SETS...
+    local c model=$1
+    shift
+    for c in 1 1.5 3; do
+        echo "{ \"fsdpgen_rates\": 1, \"platform\": \"made up\", \"target\": \"cuda\", \"threads\": 1, \"ranks\": 8," \
+            "\"products\": [], \"rates\": {}, \"collectives\": [], \"contention\": $c }" >"$WORK/rates_$c.json"
+        "$FSDPGEN" plan "$ROOT/models/$model.lua" --target cuda --set target.gpu=h100 "$@" --rates "$WORK/rates_$c.json" \
+            --kernels --json --trace "$WORK/trace_$c.json" >"$WORK/plan_$c.json" 2>"$WORK/err"
+    done
+    check "kernels beside collectives are slower, meets wait: $model $*" python3 - "$WORK" <<'EOF2'
+import json, sys
+
+def load(name):
+    return json.load(open(f"{sys.argv[1]}/{name}.json"))
+
+trace = [e for e in load("trace_1")["traceEvents"] if e["ph"] == "X"]
+plan = load("plan_1")
+kernels = [e for e in trace if e["tid"] == 1 and (e["cat"] != "sums and optimizer" or "received_bytes" not in e["args"])]
+others = [e for e in trace if e["tid"] != 1]
+within = [r for r in plan["kernels"]["rows"] if r["name"] in ("parts of others", "norm_reduce", "largest_reduce")]
+calls = sum(e["dur"] for e in trace if e["tid"] == 1) * 1e-3
+waited = calls - plan["kernels"]["alone_ms"]
+beside = sum(max(0, min(k["ts"] + k["dur"], o["ts"] + o["dur"]) - max(k["ts"], o["ts"])) for k in kernels
+             for o in others) * 1e-3 - waited
+print(waited, beside)
+assert waited > 0 and beside > 0 and plan["kernels"]["contention_ms"] == 0
+for c in 1, 1.5, 3:
+    p = load(f"plan_{c}")
+    k = p["kernels"]
+    assert abs(k["contention_ms"] - (c - 1) * beside) < 1e-6 * k["step_ms"], (c, k["contention_ms"])
+    exposed = sum(p["exposed_seconds"].values()) * 1e3
+    assert abs(k["step_ms"] - k["compute_ms"] + sum(r["total_ms"] for r in within) - exposed) < 1e-6 * k["step_ms"], c
+EOF2
+}
+"$FSDPGEN" plan "$ROOT/models/llama70b_tp.lua" --target cuda --set target.gpu=h100 --set dtypes.linear=fp8 >"$WORK/out" 2>"$WORK/err"
+check "the screen calls that a wait" grep -q ' bounded by .* waits for collectives 9 %, collectives, beside nothing 7 %' "$WORK/out"
+meets_behind llama8b --set parts.tensor=2 --set 'mesh={tensor=2,shard=4}' --set leaves=4 --set global_batch=4
+meets_behind llama8b --set dtypes.linear=fp8 --set parts.tensor=2 --set 'mesh={tensor=2,shard=4}' --set leaves=4 \
+    --set global_batch=4
+meets_behind llama8b --set parts.context=2 --set 'mesh={context=2,shard=4}' --set leaves=4 --set global_batch=4

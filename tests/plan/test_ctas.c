@@ -69,6 +69,11 @@ static void test_limit_faults(Gen *g)
             g->prog.ins.items[id].ctas = 0;
     plant(g, first, 3, "a limit of 3");
     plant(g, first, 32, "a limit of 32");
+    g->model.rates.processors = 2 * limit - 1;
+    models_check(verify_ctas(g) && strstr(verify_ctas(g), "more than half of the"),
+                 "more than half of the GPU is not noticed");
+    g->model.rates.processors = 2 * limit;
+    models_check(!verify_ctas(g), "half of the GPU");
     g->model.rates.link_per_us /= 1000;
     g->model.rates.latency_ps = 0;
     models_check(verify_ctas(g) != NULL, "links of a thousandth are not noticed");
