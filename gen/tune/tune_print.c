@@ -56,7 +56,7 @@ static void print_row(const Tune *t, Text *to, int place, const Candidate *c)
 
     text_printf(to, "%4d  %11s  %14s  %10s  %10s  %s\n", place,
                 seconds_text(t->g, c->plan.seconds), tune_measured_of(t->g, c),
-                seconds > 0 ? gen_printf(t->g, "%.4g", tune_rate(c, seconds)) : "-",
+                seconds > 0 ? show_amount(t->g, tune_rate(c, seconds)) : "-",
                 show_bytes(t->g, c->plan.bytes), tune_sets_of(t, c));
     if (c->failed)
         text_printf(to, "      could not be measured: %s\n", printable(t, c->failed));

@@ -77,6 +77,8 @@ plans() {
         "$WORK/plans.json" mesh.shard=4
     tune "$llama" $grid --set mesh.shard=4 --plan-only >"$WORK/a" && tune "$llama" $grid --set mesh.shard=4 \
         --plan-only >"$WORK/b"
+    check "rates have no exponents" grep -qE ' [0-9]+( [0-9]{3})+  +[0-9.]+ GiB  ' \
+        <(tune "$ROOT/models/llama3.2_1b.lua" wrap=1 --target cuda --plan-only)
     check "twice the same text" cmp "$WORK/a" "$WORK/b"
     tune "$llama" seq=16,32 micro_batch=1,2 --allow-numerics --plan-only --json >"$WORK/numerics.json"
     tune "$llama" target.jit=true,false --target cuda --plan-only --json >"$WORK/jit.json"
