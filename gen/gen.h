@@ -45,6 +45,7 @@ typedef struct Options { /* filled by the table of shell/commands.c */
     bool kernels;            /* plan: the kernels of a step, too */
     bool quiet;              /* files_write: does not report what it wrote */
     bool plan_only, allow_numerics; /* tune */
+    bool keeps_target;       /* size: `target` replaces only a target of another kind */
     bool exact;              /* bytes of plans over the budget, too: size */
     OptionList gpus, prices; /* size */
     int64_t tokens;          /* plan, size: a run's; 0: not given */

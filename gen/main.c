@@ -110,7 +110,7 @@ static bool colored(const char *when)
 }
 
 /* A plan is printed in one way, except that --json has the --kernels, too. A dump ends
- * before there is a plan to draw. */
+ * before there is a plan to draw or a file to write. */
 static OptionsFound check_forms(OptionReader *r, const Options *opt)
 {
     const char *first = opt->dump ? "dump" : opt->all ? "all" : NULL;
@@ -120,6 +120,8 @@ static OptionsFound check_forms(OptionReader *r, const Options *opt)
                          : !opt->dump          ? NULL
                          : opt->html           ? "html"
                          : opt->trace          ? "trace"
+                         : opt->check_drift    ? "check"
+                         : opt->output         ? "output"
                                                : NULL;
 
     return first && second

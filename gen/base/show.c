@@ -48,13 +48,14 @@ const char *show_bytes_short(Gen *g, int64_t bytes)
                         : gen_printf(g, "%.*f %s", v < 100 ? 1 : 0, v, unit);
 }
 
+/* What would round to 1000 takes the next unit: 999 885 952 is 1.0 B. */
 static const char *thousands(Gen *g, double n, const char *const unit[7])
 {
     int i = 0;
 
-    for (; n >= 1000 && i < 6; i++)
+    for (; n >= 999.5 && i < 6; i++)
         n /= 1000;
-    return gen_printf(g, "%.*f%s", i == 0 || n >= 100 ? 0 : 1, n, unit[i]);
+    return gen_printf(g, "%.*f%s", i == 0 || n >= 99.95 ? 0 : 1, n, unit[i]);
 }
 
 const char *show_count(Gen *g, double n)
@@ -82,11 +83,28 @@ const char *show_grouped(Gen *g, int64_t n)
     return t.s;
 }
 
+const char *show_amount(Gen *g, double x)
+{
+    return x < 999.95   ? gen_printf(g, "%.4g", x)
+           : x < 9.2e18 ? show_grouped(g, (int64_t)(x + 0.5))
+                        : gen_printf(g, "%.0f", x);
+}
+
+const char *show_rate(Gen *g, double x)
+{
+    return x >= 10     ? show_grouped(g, (int64_t)x)
+           : x >= 1e-4 ? gen_printf(g, "%.2g", x)
+                       : "under 0.0001";
+}
+
+/* Days have no exponent, however many they are. */
 const char *show_seconds_to(Gen *g, double seconds, int digits)
 {
-    return seconds >= 864000 ? gen_printf(g, "%.*g days", digits + 1, seconds / 86400)
-           : seconds >= 7200 ? gen_printf(g, "%.*g h", digits, seconds / 3600)
-           : seconds >= 120  ? gen_printf(g, "%.*g min", digits, seconds / 60)
+    return seconds >= 9999.5 * 86400
+               ? gen_printf(g, "%s days", show_amount(g, seconds / 86400))
+           : seconds >= 864000 ? gen_printf(g, "%.*g days", digits + 1, seconds / 86400)
+           : seconds >= 7200   ? gen_printf(g, "%.*g h", digits, seconds / 3600)
+           : seconds >= 120    ? gen_printf(g, "%.*g min", digits, seconds / 60)
            : seconds >= 0.1 || seconds == 0 ? gen_printf(g, "%.*g s", digits, seconds)
            : seconds >= 1e-4 ? gen_printf(g, "%.*g ms", digits, 1e3 * seconds)
                              : gen_printf(g, "%.*g us", digits, 1e6 * seconds);

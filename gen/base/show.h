@@ -13,6 +13,9 @@ const char *show_count(Gen *g, double n);    /* "1.2 G", before a unit */
 const char *show_many(Gen *g, double n);     /* "8.0 B", of parameters or steps */
 const char *show_grouped(Gen *g, int64_t n); /* "8 030 261 248": to the last one */
 
+const char *show_amount(Gen *g, double x);   /* "30.38", "466 311": hours, dollars */
+const char *show_rate(Gen *g, double x);     /* tokens a second: "71 159", "0.25" */
+
 const char *show_seconds(Gen *g, double seconds); /* "7.33 s", "3.2 h", "12 days" */
 /* Of that many digits, for those who compare times: "3.751 ms". */
 const char *show_seconds_to(Gen *g, double seconds, int digits);

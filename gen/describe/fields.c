@@ -23,6 +23,7 @@ static const char *const attributes[] = {
     "item",    "count",        "kinds",     "number_makes", "number_sets", "number",
     "func",    "hash",         "later",     "only",         "doc",         "example",
     "alone",   "neutral",      "graph",     "editor",       "more",        "fills",
+    "of_gpu",
 };
 enum { N_ATTRIBUTES = sizeof attributes / sizeof *attributes };
 
@@ -233,6 +234,7 @@ static Field read_row(Reader *r, const char *hash)
     f.number = get_text(r, "number");
     f.alone = get_bool(r, "alone");
     f.fills = get_bool(r, "fills");
+    f.of_gpu = get_bool(r, "of_gpu");
     f.func = get_text(r, "func");
     f.editor = get_text(r, "editor");
     f.more = get_text(r, "more");

@@ -46,6 +46,7 @@ typedef struct Field {
     int64_t max_bytes; /* of a string; 0: no limit */
     bool alone; /* of a list: a single value may stand without braces */
     bool fills; /* of a table: what one lacks comes from the default of the whole */
+    bool of_gpu; /* of a target: describes its GPU's machines, so `size` drops it for other GPUs */
     Words values, later_values, kinds, later_kinds, number_sets;
     const char *number_makes;
     const char *number; /* of a bool: what an integer means; NULL: not legal */

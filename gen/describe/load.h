@@ -126,6 +126,7 @@ int record_strict_env(Gen *g); /* the same without constructors and require */
 
 /* require.c */
 int require_module(lua_State *L); /* upvalue 1: the Gen */
+bool require_is_name(const char *s, size_t n); /* that it takes */
 
 /* set.c */
 /* rule_word.c: pushes what `op` is in an op.lua; was the rule on top of the stack written as

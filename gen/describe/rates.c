@@ -400,11 +400,26 @@ static void read_parts(File *f, const Model *m)
         f->r->launch_ps = ps_of_us(number(f, "", f->root, "launch_us", 0, 1e6, false));
 }
 
+/* The file's name without folders, as emitted texts may have it: in ASCII, without `${`
+ * and blanks at the end. */
+static const char *name_of(Gen *g, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *s = slash ? slash + 1 : path;
+    Text t = {.g = g};
+
+    for (const unsigned char *c = (const unsigned char *)s; *c; c++) {
+        const bool kept =
+            (*c > ' ' && *c < 127 && !(*c == '$' && c[1] == '{')) || (*c == ' ' && c[1]);
+
+        text_printf(&t, kept ? "%c" : "\\x%02x", *c);
+    }
+    return t.s;
+}
+
 void rates_read(Check *c, Model *m)
 {
     Gen *g = c->g;
     File f = {.g = g, .path = g->opt.rates, .r = &m->rates};
-    const char *slash;
     int e;
 
     if (!f.path)
@@ -415,8 +430,7 @@ void rates_read(Check *c, Model *m)
                  "--rates %s: %s", f.path, file_problem(e));
         return;
     }
-    slash = strrchr(f.path, '/');
-    m->rates.file = gen_strdup(g, slash ? slash + 1 : f.path);
+    m->rates.file = name_of(g, f.path);
     m->rates.digest = hash_bytes(f.text, f.bytes);
     if (parse(&f))
         read_parts(&f, m);

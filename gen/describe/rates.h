@@ -48,7 +48,7 @@ typedef struct Rates {
     int64_t contention;      /* of 1000 ps of a kernel, beside a collective */
     int64_t processors;      /* that share a kernel's tiles; 0: unknown */
     /* from a file */
-    const char *file;        /* its name, without folders; NULL: none */
+    const char *file;        /* its name, without folders, in printable ASCII; NULL: none */
     const char *platform;    /* as the file says it */
     uint64_t digest;         /* of its bytes */
     unsigned measured;       /* bits of the classes whose rate it states */

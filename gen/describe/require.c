@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* require.c: modules of a description. In: a name like "arch.llama". Out: what its file
  * returns; each file runs once, in an environment of its own. It is looked for in the
- * description's folder, then in each --path, then among the models embedded in fsdpgen. A
- * name consists of letters, digits, `_` and single dots, so that it cannot leave those
- * folders. */
+ * description's folder, then in each --path, then among the models embedded in fsdpgen:
+ * in each as arch/llama.lua, then as arch.llama.lua, since names of models have dots
+ * (qwen2.5_0.5b). A name consists of letters, digits, `_`, `-` and single dots, so that
+ * it cannot leave those folders. */
 #include "describe/load.h"
 #include "base/sandbox.h"
 
@@ -13,13 +14,13 @@
 
 enum { MAX_MODULE_NAME = 128 };
 
-static bool name_is_legal(const char *s, size_t n)
+bool require_is_name(const char *s, size_t n)
 {
     if (n == 0 || n > MAX_MODULE_NAME || s[0] == '.' || s[n - 1] == '.')
         return false;
     for (size_t i = 0; i < n; i++) {
-        bool word =
-            (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= '0' && s[i] <= '9') || s[i] == '_';
+        bool word = (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= '0' && s[i] <= '9') ||
+                    s[i] == '_' || s[i] == '-';
 
         if (!word && !(s[i] == '.' && s[i - 1] != '.'))
             return false;
@@ -27,14 +28,21 @@ static bool name_is_legal(const char *s, size_t n)
     return true;
 }
 
-static const char *path_of(Gen *g, const char *name)
+/* The files that a name may mean: dots separate folders, or are dots. */
+typedef struct Paths {
+    const char *of[2];
+    int count;
+} Paths;
+
+static Paths paths_of(Gen *g, const char *name)
 {
     char *path = gen_printf(g, "%s.lua", name);
+    Paths paths = {{path, gen_printf(g, "%s.lua", name)}, strchr(name, '.') ? 2 : 1};
 
     for (char *p = path; p < path + strlen(name); p++)
         if (*p == '.')
             *p = '/';
-    return path;
+    return paths;
 }
 
 typedef struct Found {
@@ -42,29 +50,33 @@ typedef struct Found {
     size_t bytes;
 } Found;
 
-static bool try_folder(lua_State *L, Gen *g, const char *folder, const char *path,
+static bool try_folder(lua_State *L, Gen *g, const char *folder, const Paths *paths,
                        Found *f)
 {
-    const char *file = *folder ? gen_printf(g, "%s/%s", folder, path) : path;
-    int e = read_whole_file(file, &f->text, &f->bytes);
+    int e = ENOENT;
 
-    if (e && e != ENOENT && e != ENOTDIR)
-        luaL_error(L, "require: %s: %s", file, file_problem(e));
-    f->file = file;
+    for (int i = 0; i < paths->count && e; i++) {
+        f->file = *folder ? gen_printf(g, "%s/%s", folder, paths->of[i]) : paths->of[i];
+        e = read_whole_file(f->file, &f->text, &f->bytes);
+        if (e && e != ENOENT && e != ENOTDIR)
+            luaL_error(L, "require: %s: %s", f->file, file_problem(e));
+    }
     return e == 0;
 }
 
-static bool find(lua_State *L, Gen *g, const char *path, Found *f)
+static bool find(lua_State *L, Gen *g, const Paths *paths, Found *f)
 {
-    const Embedded *e;
+    const Embedded *e = NULL;
 
-    if (g->loader->folder && try_folder(L, g, g->loader->folder, path, f))
+    if (g->loader->folder && try_folder(L, g, g->loader->folder, paths, f))
         return true;
     for (int i = 0; i < g->opt.paths.count; i++)
-        if (try_folder(L, g, g->opt.paths.items[i], path, f))
+        if (try_folder(L, g, g->opt.paths.items[i], paths, f))
             return true;
-    f->file = gen_printf(g, "models/%s", path);
-    e = embed_find(f->file);
+    for (int i = 0; i < paths->count && !e; i++) {
+        f->file = gen_printf(g, "models/%s", paths->of[i]);
+        e = embed_find(f->file);
+    }
     if (!e)
         return false;
     f->text = (const char *)e->data;
@@ -129,6 +141,7 @@ int require_module(lua_State *L)
     Gen *g = lua_touserdata(L, lua_upvalueindex(1));
     size_t n;
     const char *name;
+    Paths paths;
     Found f;
 
     if (lua_type(L, 1) != LUA_TSTRING)
@@ -138,11 +151,11 @@ int require_module(lua_State *L)
             "write require \"arch.llama\"",
             luaL_typename(L, 1));
     name = lua_tolstring(L, 1, &n);
-    if (!name_is_legal(name, n))
+    if (!require_is_name(name, n))
         return luaL_error(
             L,
             "require: '%s' is not a module's name" HELP
-            "use lower-case letters, digits and _, with single dots between folders",
+            "use lower-case letters, digits, _ and -, with single dots between folders",
             name);
     lua_settop(L, 1);
     lua_rawgeti(L, LUA_REGISTRYINDEX, g->loader->modules_ref);
@@ -156,7 +169,8 @@ int require_module(lua_State *L)
         return 1;
     lua_pop(L, 1);
     name = gen_strdup(g, name);
-    if (!find(L, g, path_of(g, name), &f))
+    paths = paths_of(g, name);
+    if (!find(L, g, &paths, &f))
         not_found(L, g, name);
     lua_pushlightuserdata(L, g); /* marks it while it runs */
     lua_setfield(L, 2, name);

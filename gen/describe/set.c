@@ -289,6 +289,66 @@ static void apply_set(Gen *g, const char *text, int line, const LexFile *f)
         remember(g, &o, lex);
 }
 
+/* The GPU that the last --set asks for; or NULL. */
+static const char *set_gpu(const Gen *g)
+{
+    static const char gpu[] = "target.gpu=";
+
+    for (int i = g->opt.sets.count - 1; i >= 0; i--)
+        if (!strncmp(g->opt.sets.items[i], gpu, sizeof gpu - 1))
+            return g->opt.sets.items[i] + sizeof gpu - 1;
+    return NULL;
+}
+
+/* Is the table on top, of a target, for that GPU? */
+static bool is_for_gpu(Gen *g, const Kind *kind, const char *gpu)
+{
+    const Field *f = fields_find(kind->fields, "gpu");
+    bool same;
+
+    lua_pushliteral(g->L, "gpu");
+    if (lua_rawget(g->L, -2) == LUA_TNIL && f && f->default_ref != LUA_NOREF) {
+        lua_pop(g->L, 1);
+        lua_rawgeti(g->L, LUA_REGISTRYINDEX, f->default_ref);
+    }
+    same = lua_type(g->L, -1) == LUA_TSTRING && !strcmp(lua_tostring(g->L, -1), gpu);
+    lua_pop(g->L, 1);
+    return same;
+}
+
+/* Leaves the description's own target if it is of that kind. What it says of its GPU's
+ * machines is dropped for another GPU. */
+static bool keep_target(Gen *g, const char *name)
+{
+    const int top = lua_gettop(g->L);
+    const char *gpu = set_gpu(g);
+    const Override o = {.path = "target"};
+    const Tag *tag;
+
+    lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->loader->raw_ref);
+    lua_pushliteral(g->L, "target");
+    tag = lua_rawget(g->L, -2) == LUA_TTABLE ? record_tag(g, -1) : NULL;
+    if (!tag || tag->tag != TAG_RECORD || strcmp(tag->kind->name, name) != 0) {
+        lua_settop(g->L, top);
+        return false;
+    }
+    if (gpu && !is_for_gpu(g, tag->kind, gpu)) {
+        copy_table(g);
+        for (int i = 0; i < tag->kind->fields->count; i++) {
+            const Field *f = &tag->kind->fields->items[i];
+
+            if (!f->of_gpu)
+                continue;
+            lua_pushstring(g->L, f->name);
+            lua_pushnil(g->L);
+            lua_rawset(g->L, -3);
+        }
+        store(g, &o); /* pops it */
+    }
+    lua_settop(g->L, top);
+    return true;
+}
+
 static void apply_target(Gen *g, const char *name)
 {
     const Field *f = fields_find(g->loader->trainer, "target");
@@ -332,7 +392,7 @@ void set_apply(Gen *g)
     Text all = {.g = g};
     LexFile *f;
 
-    if (g->opt.target)
+    if (g->opt.target && !(g->opt.keeps_target && keep_target(g, g->opt.target)))
         apply_target(g, g->opt.target);
     if (!g->opt.sets.count)
         return;

@@ -9,6 +9,7 @@
  * and does not depend on the machine, so the result is the same everywhere. */
 #include "drive/drive.h"
 #include "base/show.h"
+#include "report/report.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -427,24 +428,39 @@ int drive_passes(Gen *g, const char *first, const char *last)
     return code;
 }
 
+static void print_kernels(Gen *g, Text *t)
+{
+    plan_print_kernels(g, t);
+    if (plan_run_is_asked(g))
+        plan_print_run(g, t);
+}
+
 static void show_plan(Gen *g)
 {
     if (!g->opt.kernels || g->opt.json)
         price_parts(g);
     drive_print(g, g->opt.json      ? plan_print_json
-                   : g->opt.kernels ? plan_print_kernels
+                   : g->opt.kernels ? print_kernels
                    : g->opt.all     ? plan_print
                                     : plan_print_screen);
     plan_make_files(g);
 }
 
-/* A plan over the budget is shown, too: its error says that it does not fit. */
+static bool dumps(const Gen *g, const char *pass)
+{
+    return g->opt.dump && !strcmp(g->opt.dump, pass);
+}
+
+/* A plan over the budget is shown, too: its error says that it does not fit. Its buffers
+ * have offsets, so it can be simulated; nothing is emitted of it. */
 static int show_misfit(Gen *g, int code)
 {
-    if (g->opt.dump)
-        return code;
-    simulate_step(g);
-    show_plan(g);
+    if (!dumps(g, "place"))
+        simulate_step(g);
+    if (!g->opt.dump)
+        show_plan(g);
+    else if (!dumps(g, "emit"))
+        drive_print(g, print_dump);
     return code;
 }
 
@@ -455,12 +471,13 @@ int drive(Gen *g)
     for (int i = 0; i < N_PASSES; i++) {
         int code;
 
-        if (plan && !strcmp(passes[i].name, "emit"))
+        if (plan && !strcmp(passes[i].name, "emit") && !dumps(g, "emit"))
             break;
         code = run_pass(g, &passes[i]);
         if (code != EXIT_DONE)
-            return plan && code == EXIT_FIT ? show_misfit(g, code) : code;
-        if (g->opt.dump && !strcmp(g->opt.dump, passes[i].name)) {
+            return (plan || g->opt.dump) && code == EXIT_FIT ? show_misfit(g, code)
+                                                             : code;
+        if (dumps(g, passes[i].name)) {
             drive_print(g, print_dump);
             return EXIT_DONE;
         }

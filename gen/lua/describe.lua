@@ -20,6 +20,8 @@
 --   number_makes   a number N means this constructor applied to N
 --   number_sets    a number sets these fields
 --   number         of a bool: an integer from min to max is legal too, and means this
+--   of_gpu = true  of a target: describes machines with its `gpu`, so `fsdpgen size` drops
+--             it where it plans for another GPU
 --   func           of a record: what a function in its place means
 --   editor         the type in annotations for an "any", or for that function
 --   hash      in, out, platform or none: which of the two hashes depends on it;
@@ -349,12 +351,12 @@ local constructors = {
     { "cuda", fields = {
         { "gpu", "string", values = machines.gpus, default = "h100", more = own,
           doc = "the GPU to plan for; decides the defaults of the fields below" },
-        { "arch", "list", alone = true,
+        { "arch", "list", alone = true, of_gpu = true,
           default = function(t) return { gpu_of(t).arch } end,
           default_text = "the gpu's", example = '"sm_90a"',
           item = { "name", "string", values = machines.archs },
           doc = "architectures whose kernels the trainer carries" },
-        { "memory", "string", size = true,
+        { "memory", "string", size = true, of_gpu = true,
           default = function(t) return gpu_of(t).memory end,
           default_text = "the gpu's", example = '"79GiB"',
           doc = "usable memory of an idle GPU; the plan must fit" },
@@ -366,7 +368,7 @@ local constructors = {
               .. "sm_90a, without `documents`); `\"auto\"` takes cuDNN's where they can run and heads are "
               .. "wider than 64, decided from the description alone: they were faster with heads of 128 and "
               .. "slower with heads of 64" },
-        { "rates", "table", fills = true,
+        { "rates", "table", fills = true, of_gpu = true,
           default = function(t)
               local r, own = gpu_of(t).rates, t.attention ~= "cudnn"
               return {
@@ -407,16 +409,16 @@ local constructors = {
                 doc = "TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: no MFU" },
           } },
         { "node", "string", values = machines.nodes, optional = true, more = own,
-          example = '"hgx-h100"',
+          of_gpu = true, example = '"hgx-h100"',
           doc = "datasheet of the nodes (`gen/lua/machines.lua`), which predicts times; by "
               .. "default the first node with this GPU" },
         { "fabric", "string", values = machines.fabrics, optional = true, more = own,
-          example = '"rail"',
+          of_gpu = true, example = '"rail"',
           doc = "datasheet of the network between nodes; by default the node's" },
         { "nodes", "int", min = 1, max = 4096, power_of_two = true, optional = true,
-          example = "2",
+          of_gpu = true, example = "2",
           doc = "number of nodes; by default as many as the ranks fill" },
-        { "network", "table", optional = true, example = "{ nics = 4, oversubscription = 2 }",
+        { "network", "table", optional = true, of_gpu = true, example = "{ nics = 4, oversubscription = 2 }",
           doc = "your own cluster's numbers, which replace those of the datasheets",
           fields = {
               { "gpus", "int", min = 1, max = 4096, optional = true, example = "8",

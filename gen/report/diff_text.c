@@ -4,6 +4,8 @@
  * verdict as the last line. Long lists are cut; --json has all of them. */
 #include "report/diff.h"
 
+#include "base/show.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -254,7 +256,8 @@ static void print_pair(Text *t, const json_t *pair, const char *what)
     const double now = json_number_value(get(pair, "new"));
 
     if (old != now)
-        text_printf(t, "  %s: %.4g -> %.4g\n", what, old, now);
+        text_printf(t, "  %s: %s -> %s\n", what, show_amount(t->g, old),
+                    show_amount(t->g, now));
 }
 
 static void print_schedule(Text *t, const json_t *s, const json_t *fields)

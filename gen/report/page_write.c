@@ -27,9 +27,11 @@ static bool is_page(const char *path, const char *begins)
     FILE *f = fopen(path, "re");
     const size_t n = f ? fread(head, 1, wanted, f) : 0;
 
+    const bool empty = f && n == 0 && feof(f); /* not one that cannot be read */
+
     if (f)
         fclose(f);
-    return n == 0 || (n == wanted && !memcmp(head, begins, n));
+    return empty || (n == wanted && !memcmp(head, begins, n));
 }
 
 /* A device or a pipe is written directly. */

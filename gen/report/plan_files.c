@@ -42,10 +42,14 @@ void plan_make_files(Gen *g)
     }
 }
 
+/* No file is written unless all may be. */
 int plan_write_files(Gen *g)
 {
     int code = EXIT_DONE, next = 0;
 
+    for (int k = 0; k < N_KINDS && code == EXIT_DONE; k++)
+        if (path_of(g, k))
+            code = page_check(g, path_of(g, k), &kinds[k].of, g->opt.force);
     for (int k = 0; k < N_KINDS && code == EXIT_DONE; k++) {
         const OutFile *f = &base_of(g)->files.items[next];
         Text t = {.g = g};

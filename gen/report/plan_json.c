@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,12 @@ static json_t *json_parts_price(Gen *g)
     return o;
 }
 
+/* A whole number has all its digits; others have those of JSON_REAL_PRECISION. */
+static json_t *json_whole(double x)
+{
+    return x == floor(x) && fabs(x) < 0x1p53 ? json_integer((json_int_t)x) : json_real(x);
+}
+
 /* The file of --rates. */
 static json_t *json_rates(Gen *g)
 {
@@ -157,7 +164,7 @@ void plan_print_json(Gen *g, Text *t)
     set_text(o, "numerics_hash", gen_printf(g, "%016" PRIx64, g->numerics_hash));
     json_object_set_new(o, "config", json_config(g));
     set_int(o, "params", plan_params(g));
-    json_object_set_new(o, "flops_per_token", json_real(plan_flops_per_token(g)));
+    json_object_set_new(o, "flops_per_token", json_whole(plan_flops_per_token(g)));
     json_object_set_new(o, "units", json_units(g));
     set_int(o, "ranks", g->model.mesh.world_size);
     if (g->model.gpu)

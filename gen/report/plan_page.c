@@ -48,13 +48,14 @@ static void add_figures(Gen *g, Text *t, const PlanLine *l)
     add_figure(t, "a step, predicted", show_seconds(g, seconds));
     if (seconds > 0)
         add_figure(t, "tokens a second",
-                   show_grouped(g, (int64_t)(tokens / seconds + 0.5)));
+                   show_rate(g, tokens / seconds < 10 ? tokens / seconds
+                                                      : tokens / seconds + 0.5));
     if (seconds > 0 && m->peak_tflops > 0)
         add_figure(t, "model flops utilization",
                    gen_printf(g, "%.1f %%",
                               100 * plan_flops_per_token(g) * tokens / seconds /
                                   (m->peak_tflops * 1e12 * (double)m->mesh.world_size)));
-    if (g->opt.tokens || g->opt.price.given)
+    if (plan_run_is_asked(g))
         add_figure(t, show_tokens(g, g->opt.tokens), plan_run_text(g));
     if (l->ps > 0)
         add_figure(t, "waits in the last micro-step",

@@ -122,6 +122,12 @@ static void find_shares(Gen *g, Share shares[MOST_SHARES])
     qsort(shares, MOST_SHARES, sizeof *shares, by_time);
 }
 
+/* To a whole number, unless it is small. */
+static double rounded(double x)
+{
+    return x >= 10 ? floor(x + 0.5) : x;
+}
+
 static void print_time(Gen *g, Text *t)
 {
     const Model *m = &g->model;
@@ -129,17 +135,15 @@ static void print_time(Gen *g, Text *t)
     const double tokens = (double)(m->global_batch * m->seq_tokens);
     Share shares[MOST_SHARES];
 
-    text_printf(t, "\na step of %s tokens, predicted: %s (%s)\n",
-                show_grouped(g, m->global_batch * m->seq_tokens),
+    text_printf(t, "\na step of %s token%s, predicted: %s (%s)\n",
+                show_grouped(g, m->global_batch * m->seq_tokens), tokens == 1 ? "" : "s",
                 show_seconds(g, seconds), cost_source(g));
     if (seconds <= 0)
         return;
-    text_printf(t, "  %s tokens/s", show_grouped(g, (int64_t)(tokens / seconds)));
+    text_printf(t, "  %s tokens/s", show_rate(g, tokens / seconds));
     if (m->mesh.world_size > 1)
-        text_printf(
-            t, ", %s a rank",
-            show_grouped(g,
-                         (int64_t)(tokens / seconds / (double)m->mesh.world_size + 0.5)));
+        text_printf(t, ", %s a rank",
+                    show_rate(g, rounded(tokens / seconds / (double)m->mesh.world_size)));
     if (m->peak_tflops > 0)
         text_printf(t, "; model flops utilization %.1f %%",
                     100 * plan_flops_per_token(g) * tokens / seconds /
@@ -185,12 +189,6 @@ static RunCost run_of(const Gen *g)
                          g->prog.step_seconds, m->mesh.world_size);
 }
 
-/* "30.38", "466 311" */
-static const char *show_amount(Gen *g, double x)
-{
-    return x < 1000 ? gen_printf(g, "%.4g", x) : show_grouped(g, (int64_t)(x + 0.5));
-}
-
 /* Dollars for an hour of one GPU: --price, or the datasheet's of the node; negative: not
  * known. */
 static double price_of(const Gen *g)
@@ -216,13 +214,26 @@ const char *plan_run_text(Gen *g)
                      g->opt.price.given ? "" : gen_printf(g, " (%s)", g->model.net.node));
 }
 
+bool plan_run_is_asked(const Gen *g)
+{
+    return g->opt.tokens != 0 || g->opt.price.given;
+}
+
+void plan_print_run(Gen *g, Text *t)
+{
+    const double steps = ceil(run_of(g).steps);
+
+    text_printf(t, "\n%s: %s step%s, %s\n", show_tokens(g, g->opt.tokens),
+                show_many(g, steps), steps == 1 ? "" : "s", plan_run_text(g));
+}
+
 json_t *plan_run_json(Gen *g)
 {
     const RunCost c = run_of(g);
     const double usd = price_of(g);
     json_t *o;
 
-    if (g->opt.tokens == 0 && !g->opt.price.given)
+    if (!plan_run_is_asked(g))
         return NULL;
     o = json_object();
     json_object_set_new(o, "tokens", json_integer((json_int_t)c.tokens));
@@ -272,8 +283,7 @@ void plan_print_screen(Gen *g, Text *t)
     text_printf(t, "\n\n");
     print_memory(g, t);
     print_time(g, t);
-    text_printf(t, "\n%s: %s steps, %s\n", show_tokens(g, g->opt.tokens),
-                show_many(g, ceil(run_of(g).steps)), plan_run_text(g));
+    plan_print_run(g, t);
     for (int i = 0; i < w.count; i++)
         text_printf(t, "%swarning: %s\n", i == 0 ? "\n" : "", w.items[i]);
     text_printf(t, "\nmore: --all, --kernels, --json, --html FILE, --trace FILE\n");

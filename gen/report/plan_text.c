@@ -128,10 +128,11 @@ static void print_head(Gen *g, Text *t)
     plan_print_parts_price(g, t);
     print_network(g, t);
     text_printf(t,
-                "step: %" PRId64 " micro-batches of %" PRId64 " x %" PRId64
-                " tokens in %" PRId64 " leaves; each rank %" PRId64 " round%s of %" PRId64
+                "step: %" PRId64 " micro-batch%s of %" PRId64 " x %" PRId64
+                " tokens in %" PRId64 " lea%s; each rank %" PRId64 " round%s of %" PRId64
                 " micro-batch%s%s\n",
-                m->micro_batches, m->micro_batch, m->seq_tokens, m->leaves, p->rounds,
+                m->micro_batches, m->micro_batches == 1 ? "" : "es", m->micro_batch,
+                m->seq_tokens, m->leaves, m->leaves == 1 ? "f" : "ves", p->rounds,
                 p->rounds == 1 ? "" : "s", p->leaf_micro_batches,
                 p->leaf_micro_batches == 1 ? "" : "es",
                 m->library_order ? "; over ranks one by one, not as a tree" : "");
@@ -423,6 +424,8 @@ void plan_print(Gen *g, Text *t)
     print_schedule(g, t);
     plan_print_matrices(g, t);
     print_map(g, t);
+    if (plan_run_is_asked(g))
+        plan_print_run(g, t);
     for (int i = 0; i < w.count; i++)
         text_printf(t, "%swarning: %s\n", i == 0 ? "\n" : "", w.items[i]);
 }

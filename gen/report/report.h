@@ -32,6 +32,8 @@ typedef struct KernelImage {
 bool image_kernel_is_of(const ImageKernel *k, const char *kernel, const char *call);
 
 const char *plan_run_text(Gen *g); /* "80.8 h; 161.5 GPU hours, 323 USD at 2.00 an hour" */
+bool plan_run_is_asked(const Gen *g); /* by --tokens or --price */
+void plan_print_run(Gen *g, Text *t); /* "15 T tokens: 28.6 M steps, ..." */
 struct json_t *plan_run_json(Gen *g); /* the run of --tokens and --price; NULL: not given */
 
 #endif

@@ -5,7 +5,10 @@
  * cost at the prices that are given.
  *
  * Ranks on several nodes are planned again with mesh.node, unless the description sets
- * it; a description that does not fit, with recompute = "auto": both change no bit. Rates
+ * it; a description that does not fit, with recompute = "auto": both change no bit. A
+ * description's own target = cuda { ... } stays; fields of it that describe machines with
+ * its GPU (of_gpu in gen/lua/describe.lua) count for that GPU alone. Without --gpu, a GPU
+ * that cannot run the description is a row that says why. Rates
  * and memories of GPUs are those of gen/lua/describe.lua, nodes and fabrics those of
  * gen/lua/machines.lua. Prices are given by the user, or by a node's datasheet. */
 #include "tune/tune.h"
@@ -127,6 +130,7 @@ static double price_of(const Size *z, const char *gpu, double node)
 
 /* ---- one description ------------------------------------------------------------- */
 
+/* Refused (plan.code): plan.why; this GPU cannot run the description. */
 typedef struct SizeRow {
     const char *gpu;
     OptionList described, recomputed; /* what both plans set */
@@ -214,12 +218,33 @@ static double hours_of(const Size *z, const TunePlan *p)
         .gpu_hours;
 }
 
+static const char *printable(const Size *z, const char *s)
+{
+    return printable_text(z->g, s, strlen(s));
+}
+
+/* Does a row have a price? */
+static bool is_priced(const Size *z, const SizeRows *rows)
+{
+    for (int i = 0; i < rows->count; i++)
+        if (price_of(z, rows->items[i].gpu, rows->items[i].plan.usd) >= 0)
+            return true;
+    return false;
+}
+
+/* The first one that has a plan; NULL: all are refused. */
+static const TunePlan *first_plan(const SizeRows *rows)
+{
+    for (int i = 0; i < rows->count; i++)
+        if (rows->items[i].plan.code != EXIT_DIAG)
+            return &rows->items[i].plan;
+    return NULL;
+}
+
 static void print_title(const Size *z, const SizeRows *rows)
 {
-    bool priced = z->prices.count > 0;
+    const bool priced = is_priced(z, rows);
 
-    for (int i = 0; i < rows->count; i++)
-        priced = priced || rows->items[i].plan.usd > 0;
     printf("GPU hours%s of %s, at assumed rates\n", priced ? " and dollars" : "",
            show_tokens(z->g, z->g->opt.tokens));
 }
@@ -228,19 +253,24 @@ static void print_title(const Size *z, const SizeRows *rows)
 static void print_row(const Size *z, const SizeRow *r)
 {
     const TunePlan *p = &r->plan;
-    const double usd = price_of(z, r->gpu, p->usd), hours = hours_of(z, p);
+    const double usd = price_of(z, r->gpu, p->usd);
     Gen *g = z->g;
 
+    if (p->code == EXIT_DIAG) {
+        printf("  %-10s  refused: %s\n", r->gpu, printable(z, p->why));
+        return;
+    }
     printf("  %-10s  %10s of %10s  ", r->gpu, show_bytes(g, p->bytes),
            show_bytes(g, p->budget_bytes));
     if (p->code != EXIT_DONE) {
         printf("does not fit%s\n", r->taken ? ", nor with recompute = \"auto\"" : "");
         return;
     }
-    printf("%12s tokens/s  %8.4g GPU hours",
-           show_grouped(g, (int64_t)((double)p->step_tokens / p->seconds)), hours);
+    printf("%12s tokens/s  %8s GPU hours",
+           show_rate(g, (double)p->step_tokens / p->seconds),
+           show_amount(g, hours_of(z, p)));
     if (usd >= 0)
-        printf("  %8.4g USD", usd * hours);
+        printf("  %8s USD", show_amount(g, usd * hours_of(z, p)));
     if (p->nodes > 1)
         printf("  %" PRId64 " x %s, %s", p->nodes, p->node, p->fabric);
     if (r->node)
@@ -250,42 +280,66 @@ static void print_row(const Size *z, const SizeRow *r)
 
 static void print_rows(const Size *z, const SizeRows *rows, const char *file)
 {
-    const TunePlan *p = &rows->items[0].plan;
+    const TunePlan *p = first_plan(rows);
     Gen *g = z->g;
 
     if (z->sized == 0)
         print_title(z, rows);
-    printf("%s: %s parameters, %" PRId64 " rank%s, %s tokens a step\n", file,
-           show_many(g, (double)p->params), p->world_size, p->world_size == 1 ? "" : "s",
-           show_grouped(g, p->step_tokens));
+    printf("%s: %s parameters, %" PRId64 " rank%s, %s token%s a step\n",
+           printable(z, file), show_many(g, (double)p->params), p->world_size,
+           p->world_size == 1 ? "" : "s", show_grouped(g, p->step_tokens),
+           p->step_tokens == 1 ? "" : "s");
     for (int i = 0; i < rows->count; i++)
         print_row(z, &rows->items[i]);
+}
+
+static json_t *row_json(const Size *z, const SizeRow *r, const char *file)
+{
+    const TunePlan *p = &r->plan;
+    const bool fits = p->code == EXIT_DONE;
+    const double usd = price_of(z, r->gpu, p->usd);
+
+    return json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:b, s:n, s:I, s:I, s:b, s:o, s:o, "
+        "s:o}",
+        "model", printable(z, file), "gpu", r->gpu, "params", (json_int_t)p->params,
+        "ranks", (json_int_t)p->world_size, "mesh_node", (json_int_t)r->node, "nodes",
+        (json_int_t)p->nodes, "node", p->node, "fabric", p->fabric, "fits", fits,
+        "refused", "rank_bytes", (json_int_t)p->bytes, "budget_bytes",
+        (json_int_t)p->budget_bytes, "recompute_auto", r->taken, "tokens_per_second",
+        fits ? json_real((double)p->step_tokens / p->seconds) : json_null(), "gpu_hours",
+        fits ? json_real(hours_of(z, p)) : json_null(), "usd",
+        fits && usd >= 0 ? json_real(usd * hours_of(z, p)) : json_null());
+}
+
+/* The same keys; what has no value without a plan is null. */
+static json_t *refused_json(const Size *z, const SizeRow *r, const char *file)
+{
+    return json_pack("{s:s, s:s, s:n, s:n, s:n, s:n, s:n, s:n, s:b, s:s, s:n, s:n, s:b, "
+                     "s:n, s:n, s:n}",
+                     "model", printable(z, file), "gpu", r->gpu, "params", "ranks",
+                     "mesh_node", "nodes", "node", "fabric", "fits", 0, "refused",
+                     printable(z, r->plan.why), "rank_bytes", "budget_bytes",
+                     "recompute_auto", 0, "tokens_per_second", "gpu_hours", "usd");
 }
 
 static void add_json(Size *z, const SizeRows *rows, const char *file)
 {
     for (int i = 0; i < rows->count; i++) {
         const SizeRow *r = &rows->items[i];
-        const bool fits = r->plan.code == EXIT_DONE;
-        const double usd = price_of(z, r->gpu, r->plan.usd),
-                     hours = hours_of(z, &r->plan);
+        json_t *o =
+            r->plan.code == EXIT_DIAG ? refused_json(z, r, file) : row_json(z, r, file);
 
-        json_array_append_new(
-            z->rows,
-            json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:b, s:I, s:I, s:b, s:o, "
-                      "s:o, s:o}",
-                      "model", file, "gpu", r->gpu, "params", (json_int_t)r->plan.params,
-                      "ranks", (json_int_t)r->plan.world_size, "mesh_node",
-                      (json_int_t)r->node, "nodes", (json_int_t)r->plan.nodes, "node",
-                      r->plan.node, "fabric", r->plan.fabric, "fits", fits, "rank_bytes",
-                      (json_int_t)r->plan.bytes, "budget_bytes",
-                      (json_int_t)r->plan.budget_bytes, "recompute_auto", r->taken,
-                      "tokens_per_second",
-                      fits ? json_real((double)r->plan.step_tokens / r->plan.seconds)
-                           : json_null(),
-                      "gpu_hours", fits ? json_real(hours) : json_null(), "usd",
-                      fits && usd >= 0 ? json_real(usd * hours) : json_null()));
+        gen_require(o, "size: a row of JSON");
+        json_array_append_new(z->rows, o);
     }
+}
+
+/* Does the row stand in the table? A GPU that is asked for must have a plan. */
+static bool is_row(const Size *z, const SizeRows *rows, const TunePlan *p)
+{
+    return p->code == EXIT_DONE || p->code == EXIT_FIT ||
+           (p->code == EXIT_DIAG && z->g->opt.gpus.count == 0 && first_plan(rows));
 }
 
 static int size_one(Size *z, const char *file)
@@ -296,12 +350,13 @@ static int size_one(Size *z, const char *file)
 
     own.opt.input = file;
     own.opt.target = "cuda";
+    own.opt.keeps_target = true;
     own.opt.exact = true;
     own.base.color = z->g->base.color;
     rows = make_rows(z, &own);
     code = plan_rows(&own, &rows);
     for (int i = 0; i < rows.count && code == EXIT_DONE; i++)
-        if (rows.items[i].plan.code != EXIT_DONE && rows.items[i].plan.code != EXIT_FIT)
+        if (!is_row(z, &rows, &rows.items[i].plan))
             code = tune_check(&own, &rows.items[i].described); /* its messages */
     if (code != EXIT_DONE)
         return code;

@@ -125,8 +125,7 @@ static const char *row_line(const Tune *t, const Candidate *c)
 {
     const char *what =
         c->failed ? gen_printf(t->g, "failed: %s", c->failed) : tune_sets_of(t, c);
-    const char *rate =
-        c->median > 0 ? gen_printf(t->g, "%.4g", tune_rate(c, c->median)) : "-";
+    const char *rate = c->median > 0 ? show_amount(t->g, tune_rate(c, c->median)) : "-";
     const char *mark = c == t->live.now ? ">" : " ";
 
     if (terminal().ws_col < NARROW)

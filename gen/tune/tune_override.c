@@ -177,6 +177,22 @@ static const char *folder_of(Gen *g, const char *path)
     return slash == path ? "/" : gen_strndup(g, path, (size_t)(slash - path));
 }
 
+/* The override requires the description by its name. */
+static int check_name(Gen *g)
+{
+    const char *input = last_name(g->opt.input), *module = module_of(g);
+    const size_t n = strlen(input);
+
+    if (n > 4 && !strcmp(input + n - 4, ".lua") &&
+        require_is_name(module, strlen(module)))
+        return EXIT_DONE;
+    return problem(
+        g, g->opt.input,
+        "rename it: lower-case letters, digits, _, - and single dots, then .lua",
+        "-o writes a description that requires this one, whose name `require` "
+        "does not take");
+}
+
 int tune_override_check(Gen *g)
 {
     const char *path = g->opt.output;
@@ -189,6 +205,8 @@ int tune_override_check(Gen *g)
         return problem(g, path, "-o tuned.lua",
                        "the best candidate is written as a description, whose name ends "
                        "in .lua");
+    if (check_name(g) != EXIT_DONE)
+        return EXIT_DIAG;
     if (lstat(path, &st) == 0 && !g->opt.force && !is_ours(path))
         return problem(g, path, "take another name, or --force to replace it",
                        "the file exists, and fsdpgen tune did not write it");
@@ -223,8 +241,9 @@ static int check_file(const Tune *t, const char *file)
     if (plan.resolved == best->plan.resolved && plan.numerics == best->plan.numerics)
         return EXIT_DONE;
     return problem(t->g, t->g->opt.output,
-                   gen_printf(t->g, "write --set for each of: %s",
-                              tune_sets_text(t->g, &best->sets, " ")),
+                   best->sets.count ? gen_printf(t->g, "write --set for each of: %s",
+                                                 tune_sets_text(t->g, &best->sets, " "))
+                                    : NULL,
                    *plan.why
                        ? gen_printf(t->g, "not written: it does not load: %s", plan.why)
                        : "not written: read back, it is another description");
@@ -233,14 +252,14 @@ static int check_file(const Tune *t, const char *file)
 int tune_override_write(const Tune *t)
 {
     Gen *g = t->g;
-    const char *path = g->opt.output, *beside = gen_printf(g, "%s.new", path);
+    const char *path = g->opt.output,
+               *beside = gen_printf(g, "%s.%ld.part", path, (long)getpid());
     Override o;
     bool good;
     int fd, code = make_text(t, &o);
 
     if (code != EXIT_DONE)
         return code;
-    unlink(beside);
     fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     good = fd >= 0 && file_write_all(fd, o.text.s, o.text.len) && fsync(fd) == 0;
     good = (fd < 0 || close(fd) == 0) && good;
@@ -250,6 +269,7 @@ int tune_override_write(const Tune *t)
     if (code == EXIT_DONE)
         code = problem(g, path, NULL,
                        gen_printf(g, "cannot be written: %s", strerror(errno)));
-    unlink(beside);
+    if (fd >= 0)
+        unlink(beside);
     return code;
 }

@@ -34,9 +34,10 @@ static void add_figures(Gen *g, Text *t, const Tune *u)
     add_figure(t, "over the budget", gen_printf(g, "%d", u->large));
     add_figure(t, "runs here", gen_printf(g, "%d", runs));
     add_figure(t, best->median > 0 ? "best, measured" : "best, predicted",
-               gen_printf(g, "%.4g tokens / s",
-                          tune_rate(best, best->median > 0 ? best->median
-                                                           : best->plan.seconds)));
+               gen_printf(g, "%s tokens / s",
+                          show_amount(g, tune_rate(best, best->median > 0
+                                                             ? best->median
+                                                             : best->plan.seconds))));
 }
 
 /* The last lines of the table in the terminal. */
@@ -75,8 +76,7 @@ static void add_rows(Gen *g, Text *t, const Tune *u)
                         ? gen_printf(g, "<td>%s</td>", show_seconds_to(g, c->median, 4))
                         : "<td>&ndash;</td>");
         text_printf(t, "<td>%d</td><td>%s</td><td>%s</td></tr>\n", c->step_seconds.count,
-                    seconds > 0 ? gen_printf(g, "%.4g", tune_rate(c, seconds))
-                                : "&ndash;",
+                    seconds > 0 ? show_amount(g, tune_rate(c, seconds)) : "&ndash;",
                     show_bytes(g, c->plan.bytes));
     }
 }

@@ -14,6 +14,11 @@ enum { TOP = 10 };
 
 /* ---- the table ------------------------------------------------------------------- */
 
+static const char *printable(const Tune *t, const char *s)
+{
+    return printable_text(t->g, s, strlen(s));
+}
+
 /* Four digits, as candidates are alike. */
 static const char *seconds_text(Gen *g, double s)
 {
@@ -25,8 +30,7 @@ const char *tune_sets_of(const Tune *t, const Candidate *c)
     const OptionList *sets = c->left_out ? &c->sets : &c->changes;
     const char *text = tune_sets_text(t->g, sets, " ");
 
-    return c->left_out || sets->count ? printable_text(t->g, text, strlen(text))
-                                      : "as described";
+    return c->left_out || sets->count ? printable(t, text) : "as described";
 }
 
 bool tune_is_shown(const Tune *t, int place)
@@ -52,10 +56,10 @@ static void print_row(const Tune *t, Text *to, int place, const Candidate *c)
 
     text_printf(to, "%4d  %11s  %14s  %10s  %10s  %s\n", place,
                 seconds_text(t->g, c->plan.seconds), tune_measured_of(t->g, c),
-                seconds > 0 ? gen_printf(t->g, "%.4g", tune_rate(c, seconds)) : "-",
+                seconds > 0 ? show_amount(t->g, tune_rate(c, seconds)) : "-",
                 show_bytes(t->g, c->plan.bytes), tune_sets_of(t, c));
     if (c->failed)
-        text_printf(to, "      could not be measured: %s\n", c->failed);
+        text_printf(to, "      could not be measured: %s\n", printable(t, c->failed));
 }
 
 static void print_counts(const Tune *t, Text *to)
@@ -75,7 +79,8 @@ static void print_counts(const Tune *t, Text *to)
 
         if (c->left_out != c->plan.why || !*c->left_out)
             continue;
-        text_printf(to, "  refused, for one: %s: %s\n", tune_sets_of(t, c), c->left_out);
+        text_printf(to, "  refused, for one: %s: %s\n", tune_sets_of(t, c),
+                    printable(t, c->left_out));
         return;
     }
 }
@@ -125,12 +130,13 @@ static void print_verdict(const Tune *t, Text *to)
     print_gain(t, to, best);
     print_kept(t, to, best);
     if (best->median <= 0 && t->g->opt.rates)
-        text_printf(to, "  predicted by the rates of %s\n", t->g->opt.rates);
+        text_printf(to, "  predicted by the rates of %s\n",
+                    printable(t, t->g->opt.rates));
     else if (best->median <= 0)
         text_printf(to, "  the rates behind predictions are not calibrated: they order "
                         "candidates, and promise no time\n");
     if (t->written)
-        text_printf(to, "  written: %s\n", t->g->opt.output);
+        text_printf(to, "  written: %s\n", printable(t, t->g->opt.output));
 }
 
 void tune_print(const Tune *t)
@@ -156,16 +162,25 @@ void tune_print(const Tune *t)
 
 /* ---- JSON ------------------------------------------------------------------------ */
 
+/* jansson takes UTF-8 alone. */
+static json_t *text_json(const Tune *t, const char *s)
+{
+    json_t *v = json_string(printable(t, s));
+
+    gen_require(v, "tune: a text of JSON");
+    return v;
+}
+
 static json_t *candidate_json(const Tune *t, const Candidate *c)
 {
     json_t *o = json_object(), *sets = json_array(), *runs = json_array();
 
     for (int i = 0; i < c->sets.count; i++)
-        json_array_append_new(sets, json_string(c->sets.items[i]));
+        json_array_append_new(sets, text_json(t, c->sets.items[i]));
     json_object_set_new(o, "id", json_integer(c->id));
     json_object_set_new(o, "sets", sets);
     if (c->left_out) {
-        json_object_set_new(o, "left_out", json_string(c->left_out));
+        json_object_set_new(o, "left_out", text_json(t, c->left_out));
         json_decref(runs);
         return o;
     }
@@ -180,9 +195,9 @@ static json_t *candidate_json(const Tune *t, const Candidate *c)
     json_object_set_new(o, "median_seconds",
                         c->median > 0 ? json_real(c->median) : json_null());
     json_object_set_new(o, "weights_hash",
-                        c->weights ? json_string(c->weights) : json_null());
+                        c->weights ? text_json(t, c->weights) : json_null());
     if (c->failed)
-        json_object_set_new(o, "failed", json_string(c->failed));
+        json_object_set_new(o, "failed", text_json(t, c->failed));
     return o;
 }
 

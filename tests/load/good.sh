@@ -126,6 +126,19 @@ arch_file mine 9 >sub/arch/mine.lua
 if [ "$(vocab --path "$WORK/path")" = "model.vocab = 9" ]; then ok "folder before --path"
 else bad "folder before --path" log; fi
 
+# A name with dots is a file in folders, else a file with dots in its name.
+sed -i 's/arch\.mine/arch.mine-2.5_b/' sub/module.lua
+arch_file mine 11 >"$WORK/path/arch.mine-2.5_b.lua"
+check "a file with dots in its name" [ "$(vocab --path "$WORK/path")" = "model.vocab = 11" ]
+mkdir -p "$WORK/path/arch/mine-2"
+arch_file mine 12 >"$WORK/path/arch/mine-2/5_b.lua"
+check "folders go before it" [ "$(vocab --path "$WORK/path")" = "model.vocab = 12" ]
+arch_file mine 13 >sub/arch.mine-2.5_b.lua
+check "the description's folder goes before both" [ "$(vocab --path "$WORK/path")" = "model.vocab = 13" ]
+sed -i 's/arch\.mine-2\.5_b/arch.mine/' sub/module.lua
+echo 'return require "qwen2.5_0.5b"' >qwen.lua
+check "a built-in model with a dot in its name" "$FSDPGEN" check qwen.lua
+
 # says NAME TEXT ARGS...: exit 1 with TEXT on stderr, nothing on stdout.
 says() {
     local name=$1 text=$2

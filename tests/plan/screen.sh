@@ -45,9 +45,48 @@ check "the screen says whose price it is" grep -q ' USD at 4.92 an hour (aws-p5)
 check "neither: a plan has no run" [ "$("$FSDPGEN" plan "$llama" --json 2>/dev/null | grep -c '"run"')" = 0 ]
 "$FSDPGEN" size "$llama" --gpu h100 --tokens 15T --price h100=2.50 >"$WORK/size" 2>"$WORK/err"
 check "size says the same hours" grep -q "GPU hours and dollars of 15 T tokens" "$WORK/size"
-check "in four digits" \
-    [ "$(awk '/h100/ { for (i = 2; i <= NF; i++) if ($i == "GPU") printf "%.0f", $(i - 1) / 100 }' "$WORK/size")" = \
-    "$(sed -n 's/.*; \([0-9 ]*\) GPU hours.*/\1/p' "$here/golden/screen_cuda.txt" | tr -d ' ' | awk '{ printf "%.0f", $1 / 100 }')" ]
+check "in all digits" grep -qF "  $(sed -n 's/.*; \([0-9 ]*\) GPU hours.*/\1/p' "$here/golden/screen_cuda.txt") GPU hours  " \
+    "$WORK/size"
+for form in --all --kernels; do
+    "$FSDPGEN" plan "$llama" --target cuda --tokens 15T --price 2.50 $form >"$WORK/out" 2>"$WORK/err"
+    check "$form ends with the run" grep -qxF "$(grep '^15 T tokens: ' "$here/golden/screen_cuda.txt")" "$WORK/out"
+    "$FSDPGEN" plan "$llama" --target cuda $form >"$WORK/out" 2>"$WORK/err"
+    check "$form has none unless it is asked for" [ "$(grep -c ' hours' "$WORK/out")" = 0 ]
+done
+
+# Figures as people read them.
+plan_says() { # PATTERN ARGS...
+    local pattern=$1
+    shift
+    "$FSDPGEN" plan "$@" >"$WORK/out" 2>"$WORK/err"
+    check "plan ${1##*/}: $pattern" grep -qE -- "$pattern" "$WORK/out"
+}
+plan_says '^1000 T tokens: 238 M steps, [0-9]+( [0-9]{3})+ days; ' "$ROOT/models/llama405b.lua" --tokens 1000T
+plan_says '^gemma3_1b: llama, 1\.0 B parameters on ' "$ROOT/models/gemma3_1b.lua"
+plan_says '^  0\.[0-9]+ tokens/s' "$ROOT/models/llama3.2_1b.lua" --set model.ffn=1e9
+one=(--set seq=1 --set micro_batch=1 --set global_batch=1)
+plan_says '^a step of 1 token, ' "$ROOT/tests/models/tiny_llama.lua" "${one[@]}"
+plan_says '^step: 1 micro-batch of 1 x 1 tokens in 1 leaf; ' "$ROOT/tests/models/tiny_llama.lua" "${one[@]}" --all
+"$FSDPGEN" plan "$ROOT/models/llama405b.lua" --json >"$WORK/out" 2>"$WORK/err"
+check "whole numbers in JSON have all digits" grep -qF '"flops_per_token": 2523955986432,' "$WORK/out"
+
+# The name of a file of rates is emitted, so no byte of it may be what emitted texts cannot have.
+cat >"$WORK/name.json" <<'EOF'
+{ "fsdpgen_rates": 1, "platform": "a", "target": "cpu", "threads": 1, "ranks": 1,
+  "rates": { "product_gflops": 10, "attention_gflops": 5, "attention_bwd_gflops": 4, "elementwise_gbps": 20,
+             "norm_gbps": 1 } }
+EOF
+for name in $'r\xc3\xa9.json' 'a${b}.json' $'x\ny.json' $'q\xff\e[31m.json' 'end '; do
+    cp "$WORK/name.json" "$WORK/$name"
+    rm -rf "$WORK/named"
+    label=$(printf %q "$name")
+    "$FSDPGEN" "$ROOT/tests/models/tiny_llama.lua" --rates "$WORK/$name" --link-runtime "$ROOT/runtime" -o "$WORK/named" \
+        >"$WORK/out" 2>"$WORK/err"
+    check "rates of $label: generate" [ $? = 0 ]
+    "$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --rates "$WORK/$name" --json >"$WORK/out" 2>"$WORK/err"
+    check "rates of $label: plan --json" [ $? = 0 ]
+done
+plan_says '\(calibrated by q\\xff\\x1b\[31m\.json\)$' "$ROOT/tests/models/tiny_llama.lua" --rates "$WORK/"$'q\xff\e[31m.json'
 
 wrong_number() { # OPTION VALUE TEXT
     "$FSDPGEN" plan "$llama" "--$1=$2" >"$WORK/out" 2>"$WORK/err"
@@ -79,6 +118,32 @@ for memory in 40GiB 200GiB; do # what was tried to find a change that fits leave
 done
 check "its times are those of the plan on a larger GPU" cmp step-40GiB step-200GiB
 check "there are times" test -s step-40GiB
+for pass in place simulate; do
+    "$FSDPGEN" plan "$llama" --target cuda --set leaves=8 --dump=$pass >"dump" 2>err
+    check "--dump=$pass: code 3" [ $? = 3 ]
+    check "--dump=$pass: all its output" test -s dump
+    "$FSDPGEN" plan "$llama" --target cuda --set leaves=8 --set 'target.memory="200GiB"' --dump=$pass >dump-large 2>err
+    check "--dump=$pass is that of the plan on a larger GPU" cmp dump dump-large
+done
+"$FSDPGEN" plan "$ROOT/models/demo.lua" --dump=emit >dump 2>err
+check "plan --dump=emit: the files that would be emitted" grep -q '^file trainer\.c ' dump
+
+# Of two files neither is written if one may not be; nor is a file replaced that cannot be read.
+echo mine >mine.json
+"$FSDPGEN" plan "$ROOT/models/demo.lua" --html both.html --trace mine.json >out 2>err
+check "a trace that may not be written: code 1" [ $? = 1 ]
+check "no page either" [ ! -e both.html -a "$(cat mine.json)" = mine ]
+mkdir closed && echo mine >closed/mine.html && chmod 0 closed/mine.html && chmod 777 closed
+as_other=()
+[ "$(id -u)" != 0 ] || as_other=(setpriv --reuid 65534 --clear-groups)
+if [ "$(id -u)" != 0 ] || { command -v setpriv >/dev/null && chmod 711 . && "${as_other[@]}" test -x "$FSDPGEN"; }; then
+    "${as_other[@]}" "$FSDPGEN" plan "$ROOT/models/demo.lua" --html closed/mine.html >out 2>err
+    check "a file that cannot be read: code 1" [ $? = 1 ]
+    chmod 600 closed/mine.html
+    check "it stays" [ "$(cat closed/mine.html)" = mine ]
+else
+    echo "skipped: a file that cannot be read (root reads all)"
+fi
 cd "$ROOT" || exit 70
 
 # Times longer than can be counted: they stay what they are at most

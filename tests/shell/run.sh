@@ -52,6 +52,8 @@ options() {
     wrong "two forms" "plan: --all and --json: one at a time" plan x.lua --json --all
     wrong "a dump and a table" "plan: --dump and --kernels: one at a time" plan x.lua --kernels --dump graph
     wrong "a dump and a page" "plan: --dump and --html: one at a time" plan x.lua --html x.html --dump graph
+    wrong "a dump and a check" "--dump and --check: one at a time" x.lua -o d --check --dump load
+    wrong "a dump and a folder" "--dump and --output: one at a time" x.lua -o d --dump=place
     wrong "a dump and a trace" "plan: --dump and --trace: one at a time" plan x.lua --dump graph --trace x.json
     wrong "a count" 'tokenize: --threads: `0` is not between 1 and 256' tokenize --threads 0 x.txt
     check "options stand before the command, too" bash -c "'$FSDPGEN' --color never check x.lua 2>&1 |

@@ -7,6 +7,7 @@ set -u
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 here=$ROOT/tests/tune
 llama=$ROOT/tests/models/tiny_llama.lua
+. "$here/sizes.sh"
 
 tune() { "$FSDPGEN" tune "$@"; }
 golden() { # NAME FILE
@@ -55,6 +56,10 @@ recompute=none --set seq=0
 --mesure 3
 LINES
     golden words "$WORK/words"
+    tune "$llama" $'name=a,\xff' --plan-only --json >"$WORK/bytes.json"
+    check 'JSON of a value that is not UTF-8' test "$(field left_out.1.sets "$WORK/bytes.json")" = "['name=\\\\xff']"
+    tune "$llama" wrap=1 --plan-only -o "$WORK/"$'w\e[31m.lua' >"$WORK/bytes.txt"
+    check 'no terminal obeys the name of -o' test "$(tail -n 1 "$WORK/bytes.txt")" = "  written: $WORK/w\\x1b[31m.lua"
     check 'a missing description is named' test "$(tune nowhere.lua 2>&1 | head -n 1)" = \
         'nowhere.lua: error: cannot read the description: there is no such file'
     check 'a folder is no data' test "$(tune "$llama" --data "$WORK" --measure 1 2>&1 | head -n 1)" = \
@@ -72,6 +77,8 @@ plans() {
         "$WORK/plans.json" mesh.shard=4
     tune "$llama" $grid --set mesh.shard=4 --plan-only >"$WORK/a" && tune "$llama" $grid --set mesh.shard=4 \
         --plan-only >"$WORK/b"
+    check "rates have no exponents" grep -qE ' [0-9]+( [0-9]{3})+  +[0-9.]+ GiB  ' \
+        <(tune "$ROOT/models/llama3.2_1b.lua" wrap=1 --target cuda --plan-only)
     check "twice the same text" cmp "$WORK/a" "$WORK/b"
     tune "$llama" seq=16,32 micro_batch=1,2 --allow-numerics --plan-only --json >"$WORK/numerics.json"
     tune "$llama" target.jit=true,false --target cuda --plan-only --json >"$WORK/jit.json"
@@ -127,40 +134,6 @@ grid() {
         test $((cost * 10 * 3)) -lt $((one * n))
 }
 
-# ---- sizes -----------------------------------------------------------------------------------------
-
-# Each row has the bytes and the rate of a plan for that GPU; prices are given, never assumed.
-sizes() {
-    local models="$ROOT/models/llama8b.lua $ROOT/models/gpt2_124m.lua"
-    "$FSDPGEN" size $models --json --gpu h100 --gpu rtx4090 --price h100=2.5 >"$WORK/size.json"
-    check "fsdpgen size" test $? = 0
-    check "its rows are plans" python3 "$here/sizes.py" "$FSDPGEN" "$WORK/size.json" h100=2.5
-    "$FSDPGEN" size $models --set mesh.shard=4 >"$WORK/size.txt"
-    check "all GPUs, other ranks" test "$(grep -c 'GiB of' "$WORK/size.txt") $(grep -c ' 4 ranks' "$WORK/size.txt")" = '16 2'
-    "$FSDPGEN" size "$ROOT/models/llama8b.lua" --json --set mesh.shard=64 --gpu h100 --set target.node=aws-p5 >"$WORK/size.json"
-    check "ranks on several nodes; a node's price" python3 "$here/sizes.py" "$FSDPGEN" "$WORK/size.json" h100=4.91625 \
-        target.node=aws-p5 mesh.shard=64
-    check "their nodes" grep -q '8 x hgx-h100, tapered  mesh.node = 8' <("$FSDPGEN" size "$ROOT/models/llama8b.lua" \
-        --set mesh.shard=64 --gpu h100 --fabric tapered)
-    refused 1 'is not one of its values' $models --fabric ethernet
-    refused 1 'size: --gpu h1000: no such GPU' $models --gpu h1000
-    refused 1 'size: --price h100 is not GPU=USD' $models --price h100
-    refused 1 'size: --price h100=x is not GPU=USD' $models --price h100=x
-    refused 1 'size: --price h100=-1 is not GPU=USD' $models --price h100=-1
-    refused 1 'size: --price h101: no such GPU' $models --price h101=2
-    refused 1 'seq: 0 is too small' $models --set seq=0
-    refused 1 'no/such.lua: error' no/such.lua
-    refused 2 'no description is given'
-    refused 2 '--target is not an option of .size.' $models --target cpu
-}
-refused() { # CODE PATTERN ARGUMENTS...
-    local code=$1 pattern=$2
-    shift 2
-    "$FSDPGEN" size "$@" >"$WORK/size.out" 2>"$WORK/size.err"
-    check "size $*: code $code" test $? = "$code"
-    check "size $*: $pattern" grep -q -- "$pattern" "$WORK/size.err"
-}
-
 # ---- the override ----------------------------------------------------------------------------------
 
 written() { # NAME FLAGS...: the file of -o is the description with these flags
@@ -212,6 +185,18 @@ override() {
         --json >"$WORK/mine.json" 2>/dev/null
     check "and those that it says only by default" cmp "$WORK/tuned.json" "$WORK/mine.json"
     check "it is replaced" tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/tuned.lua"
+    echo mine >"$WORK/tuned.lua.new"
+    check "beside a file of the user's" tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/tuned.lua"
+    check "which stays" test "$(cat "$WORK/tuned.lua.new")" = mine
+    check "and nothing else" test "$(cd "$WORK" && echo tuned.lua*)" = 'tuned.lua tuned.lua.new'
+    # names with dots, as those of models are, and with dashes; others are refused before any plan
+    cp "$llama" "$WORK/llama3.2_1b-a.lua"
+    written llama3.2_1b-a --set prefetch=2
+    for name in $'caf\xc3\xa9' 'my model' Mine a..b; do
+        cp "$llama" "$WORK/$name.lua"
+        check "$name: code 1" test "$(tune "$WORK/$name.lua" no_such_field=1 --plan-only -o "$WORK/x.lua" >"$WORK/out" 2>&1; echo $?)" = 1
+        check "$name cannot be required" grep -q 'lua: error: -o writes a description that requires this one' "$WORK/out"
+    done
     echo 'return 1' >"$WORK/other.lua"
     check "another file is not" test "$(tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/other.lua" >"$WORK/out" 2>&1
         echo $?)" = 1 -a "$(cat "$WORK/other.lua")" = 'return 1'
