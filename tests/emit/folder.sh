@@ -16,6 +16,10 @@ check "the manifest lists every file but itself" sh -c \
      sed -n 's/^    \"\(.*\)\": \"[0-9a-f]\{16\}\",*\$/\1/p' manifest.json >'$WORK/listed' && diff '$WORK/have' '$WORK/listed'"
 check "description.lua makes the same trainer" sh -c \
     "'$FSDPGEN' '$WORK/a/description.lua' -o '$WORK/again' && diff -r '$WORK/a' '$WORK/again'"
+help_alone() { # what `make help` prints refers to nothing above it
+    make -s -C "$WORK/a" help >"$WORK/help" && grep -q HARDEN "$WORK/help" && ! grep -q 'see above' "$WORK/help"
+}
+check "make help stands alone" help_alone
 # what the README proposes makes the folder again, whatever file and options made it
 proposed() { sed -n 's/^    fsdpgen \(DIR\/description.lua .*\)/\1/p' "$1/README.md"; }
 repeats() { # repeats OPTIONS [ARGS...]: OPTIONS: what it proposes behind -o DIR
