@@ -565,6 +565,7 @@ void check_model(Gen *g)
     m->build_ref = model->arch->build_ref;
     m->config_ref = model->arch->config_ref;
     m->resolved_lua = resolve_lua(g);
+    m->outside = g->loader->outside;
     m->hash_fields = resolve_hash_fields(g, false);
     m->canonical_fields = resolve_hash_fields(g, true);
 }

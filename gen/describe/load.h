@@ -52,6 +52,7 @@ typedef struct Loader {
     int raw_ref;        /* the trainer's record, as written and overridden */
     int resolved_ref;   /* the same with every field, after the checks */
     int read_ref;       /* what build read of the model */
+    const char *outside; /* model.h */
     int machine_ref;    /* machines.lua: the datasheet for a GPU, a node and a fabric */
     Fields *machines;   /* of a file of --machines */
     struct {

@@ -135,6 +135,8 @@ typedef struct Model {
     int build_ref;                      /* arch's build(model, builder) */
     int config_ref;                     /* arch's config(model, trainer); LUA_NOREF: none */
     const char *resolved_lua;           /* the description with every field resolved */
+    const char *outside;                /* "arch/mine.lua": a module of it that fsdpgen lacks, or
+                                         * has with other bytes; NULL: none */
     const char *hash_fields;            /* "field = value\n" for each field inside the hash */
     const char *canonical_fields;       /* the same as it is hashed: without neutral values and
                                          * without what the graph contains */

@@ -46,7 +46,7 @@ static Paths paths_of(Gen *g, const char *name)
 }
 
 typedef struct Found {
-    const char *file, *text;
+    const char *name, *file, *text;
     size_t bytes;
 } Found;
 
@@ -112,9 +112,22 @@ static void not_found(lua_State *L, Gen *g, const char *name)
                near ? near : "", near ? "`?" : "");
 }
 
-/* Leaves the module's value on the stack. */
-static void run_module(lua_State *L, Gen *g, const char *name, const Found *f)
+/* Does the emitted description need this file's folder? Not for one that fsdpgen has with
+ * the same bytes, and not for a trainer, whose fields are all written out. */
+static bool is_outside(Gen *g, const Found *f, const Tag *value)
 {
+    const char *path = path_of(g, f->name);
+    const Embedded *own = embed_find(gen_printf(g, "models/%s", path));
+
+    if (value && value->tag == TAG_RECORD && value->kind == &g->loader->trainer_kind)
+        return false;
+    return !own || own->bytes != f->bytes || memcmp(own->data, f->text, f->bytes) != 0;
+}
+
+/* Leaves the module's value on the stack. */
+static void run_module(lua_State *L, Gen *g, const Found *f)
+{
+    const char *name = f->name;
     Tag *tag;
     int env;
 
@@ -132,6 +145,8 @@ static void run_module(lua_State *L, Gen *g, const char *name, const Found *f)
                    "require: the module '%s' returns nothing" HELP "end it with `return`",
                    name);
     tag = record_tag(g, -1);
+    if (is_outside(g, f, tag))
+        g->loader->outside = path_of(g, name);
     if (tag && tag->tag == TAG_ARCH && !tag->arch->module)
         tag->arch->module = name;
 }
@@ -168,13 +183,13 @@ int require_module(lua_State *L)
     if (!lua_isnil(L, -1))
         return 1;
     lua_pop(L, 1);
-    name = gen_strdup(g, name);
+    f.name = name = gen_strdup(g, name);
     paths = paths_of(g, name);
     if (!find(L, g, &paths, &f))
         not_found(L, g, name);
     lua_pushlightuserdata(L, g); /* marks it while it runs */
     lua_setfield(L, 2, name);
-    run_module(L, g, name, &f);
+    run_module(L, g, &f);
     lua_pushvalue(L, -1);
     lua_setfield(L, 2, name);
     return 1;

@@ -19,7 +19,7 @@ const StrategyRule *strategy_rule(Strategy s)
                       " ddp dp replicate none no-shard ",
                       {false, false, false, false}},
         [SHARD_GRAD_OP] = {"shard_grad_op",
-                           " zero2 zero-2 zero_2 grad_op shard-grad-op ",
+                           " grad_op shard-grad-op ",
                            {true, false, true, true},
                            .one_copy = true},
         [HYBRID_SHARD] = {"hybrid_shard",

@@ -261,6 +261,11 @@ const char *synonym_alike(Gen *g, const char *value, const Words *values)
     const char *word = plain(g, value, strlen(value));
     Words stems = {0}, whole = {0};
 
+    if (!strcmp(word, "zero2") &&
+        words_have(values, strategy_rule(SHARD_OPTIMIZER)->name))
+        return gen_printf(g, "\"%s\" with accumulate = \"sharded\"",
+                          strategy_rule(SHARD_OPTIMIZER)->name);
+
     for (int i = 0; i < values->count; i++) {
         const char *name = values->items[i];
         size_t n = strcspn(name, "-");

@@ -198,6 +198,16 @@ static Entry *add_ours(Folder *f, const char *path, const char *hex)
     return e;
 }
 
+/* NULL: it has no such hash. */
+static const char *manifest_numerics(Gen *g, const json_t *root)
+{
+    const char *hash = json_string_value(json_object_get(root, "numerics"));
+
+    return hash && strlen(hash) == 16 && strspn(hash, "0123456789abcdef") == 16
+               ? gen_strdup(g, hash)
+               : NULL;
+}
+
 static void read_manifest(Folder *f)
 {
     const char *text, *path;
@@ -213,6 +223,7 @@ static void read_manifest(Folder *f)
     files = json_object_get(root, "files");
     generator = json_string_value(json_object_get(root, "generator"));
     if (json_is_object(files) && generator && !strncmp(generator, "fsdpgen ", 8)) {
+        f->numerics = manifest_numerics(f->g, root);
         json_object_foreach(files, path, value)
             add_ours(f, path, json_string_value(value));
     } else if (!f->g->opt.force) {
@@ -360,10 +371,12 @@ static bool is_as_generated(Folder *f)
 
 static int report_drift(Folder *f)
 {
-    static const char help[] = "generate it again, with the options of its banner";
+    const char *help = gen_printf(
+        f->g, "generate it again; %s/description.lua says how it was made", f->dir);
 
     if (f->fd < 0) {
-        folder_complain(f, NULL, help, "there is no such folder");
+        folder_complain(f, NULL, "generate it: fsdpgen MODEL.lua -o DIR",
+                        "there is no such folder");
         return EXIT_DIAG;
     }
     if (f->marked)
@@ -376,7 +389,10 @@ static int report_drift(Folder *f)
         if (e->now && e->kind == ABSENT)
             folder_complain(f, e->path, help, "is missing");
         else if (e->now && !e->same && e->ours.count && !is_ours(e))
-            folder_complain(f, e->path, help, "was edited by hand");
+            folder_complain(f, e->path,
+                            "move the edits away, or overwrite them: generate it again "
+                            "with --force",
+                            "was edited by hand");
         else if (e->now && !e->same)
             folder_complain(f, e->path, help, "differs from what is generated now");
         else if (!e->now && e->kind == REGULAR)
@@ -406,8 +422,29 @@ static bool is_anothers(Folder *f)
            faccessat(f->fd, MARK_NAME, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
 }
 
+/* Says that the trainer in the folder is another one now: an option may be missing. */
+static void note_numerics(Folder *f)
+{
+    for (int i = 0; f->numerics && i < f->entries.count; i++) {
+        const Entry *e = &f->entries.items[i];
+        json_t *root = e->now && folder_is_manifest(e)
+                           ? json_loadb(e->now->data, e->now->bytes, 0, NULL)
+                           : NULL;
+        const char *now = manifest_numerics(f->g, root);
+
+        json_decref(root);
+        if (now && strcmp(now, f->numerics) != 0)
+            diag_add(f->g, DIAG_NOTE, (Pos){.file = f->dir}, NULL,
+                     "the numerics hash was %s and is %s now: the trainer refuses "
+                     "checkpoints of the old one without --accept-numerics",
+                     f->numerics, now);
+    }
+}
+
 static int write_locked(Folder *f)
 {
+    int code;
+
     if (!f->g->opt.force && is_anothers(f)) {
         folder_complain(f, NULL,
                         "name an empty folder or a new one, or write among its files "
@@ -419,10 +456,14 @@ static int write_locked(Folder *f)
         return EXIT_DIAG;
     collect(f);
     protect(f);
-    if (!f->errors)
-        return folder_put(f);
-    folder_leave(f);
-    return EXIT_DIAG;
+    if (f->errors) {
+        folder_leave(f);
+        return EXIT_DIAG;
+    }
+    code = folder_put(f);
+    if (code == EXIT_DONE && !f->g->opt.quiet)
+        note_numerics(f);
+    return code;
 }
 
 int files_write(Gen *g)

@@ -41,6 +41,7 @@ typedef struct Folder {
     int fd;   /* -1: the folder does not exist yet */
     int mark; /* -1: not locked */
     bool created, marked;
+    const char *numerics; /* the hash that the folder's manifest has; NULL: none */
     bool mark_of_others; /* that file stays */
     size_t mark_bytes;   /* length of its complete lines; 0: no run was stopped here */
     struct {

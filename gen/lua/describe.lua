@@ -71,6 +71,8 @@ local function accumulation_dtype(t)
     return t.param == "f64" and "f64" or "f32"
 end
 
+local accumulation_text = "`\"f32\"`; with `param = \"f64\"` `\"f64\"`"
+
 local most_parts = 64 -- RT_MAX_PARTS in runtime/rt.h, as a test knows
 
 local own = "--machines FILE adds others"
@@ -103,10 +105,10 @@ local trainer = {
             default = "bf16",
             doc = "gathered weights, activations, outputs of blocks and logits; `\"f64\"` is for tests" },
           { "reduce", "string", values = { "f32", "f64", "bf16" },
-            default = accumulation_dtype, default_text = "`\"f32\"`",
+            default = accumulation_dtype, default_text = accumulation_text,
             doc = "gradients and their sums; every sum is rounded to it, even on one rank" },
           { "master", "string", values = optimizers.dtypes.master,
-            default = accumulation_dtype, default_text = "`\"f32\"`",
+            default = accumulation_dtype, default_text = accumulation_text,
             doc = "weights that the optimizer updates; `\"split\"` stores the lower 16 bits of an f32 "
                 .. "master beside its bf16 weight; `\"bf16\"` updates the bf16 weights themselves, "
                 .. "with stochastic rounding" },
@@ -116,7 +118,7 @@ local trainer = {
                 .. "head: `\"fp8\"` rounds weights and values to e4m3 and gradients to e5m2, each "
                 .. "tensor with a scale of its own; see [numerics](numerics.md)" },
           { "moments", "string", values = optimizers.dtypes.moments,
-            default = accumulation_dtype, default_text = "`\"f32\"`",
+            default = accumulation_dtype, default_text = accumulation_text,
             doc = "optimizer state; `\"bf16\"` is rounded stochastically" },
       } },
     { "optimizer", "record", kinds = optimizers.names, default = optimizers.default,

@@ -262,10 +262,11 @@ static const char *other_numerics(Gen *g, const json_t *r)
 
     fields = json_object_get(fields, "fields");
     return gen_printf(
-        g, "Other numerics (%s): B refuses to resume A's checkpoints; %s.",
+        g, "Other numerics (%s): B refuses to resume A's checkpoints%s.",
         any(fields) ? join(g, fields) : "the graph or the arithmetic of an op",
-        same ? "a new run takes A's weights by --init CHECKPOINT"
-             : "its parameters differ too, so --init cannot take A's weights either");
+        same ? " without --accept-numerics; a new run takes A's weights by --init "
+               "CHECKPOINT"
+             : "; its parameters differ too, so --init cannot take A's weights either");
 }
 
 /* The numerics are equal: which input of the platform differs? NULL: none. */

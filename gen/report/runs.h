@@ -34,13 +34,18 @@ typedef struct RunRow {
     double value[RUN_SERIES];
 } RunRow;
 
+/* A later {"run": {...}}: a resume. */
+typedef struct RunAgain { json_t *record; int64_t step; } RunAgain; /* its first step */
+
 typedef struct RunLog {
     const char *path, *label; /* printable */
     RunRow *rows;             /* in increasing order of steps; malloc'ed */
     size_t n, cap;
     json_t *record;           /* the first {"run": {...}}; NULL: none */
+    struct { RunAgain *items; int count, cap; } again; /* in increasing order of steps */
     int64_t plan_bytes;       /* per rank; 0: unknown */
-    size_t resumes, replaced; /* lines whose step does not increase; rows that they replace */
+    size_t resumes, replaced; /* counted by records, else by steps that do not increase; rows that
+                               * were computed again */
     size_t other_lines;       /* objects of neither kind */
     bool cut;                 /* the last line is incomplete: still written, or killed */
 } RunLog;
@@ -54,6 +59,9 @@ const char *runs_file(Gen *g, const char *word, int *n);
 void runs_open(Gen *g, RunList *runs, const char *const *words, int count);
 /* runs_log.c: the lines of the file. */
 void runs_read(Gen *g, RunLog *r, const char *file, size_t max_rows);
+
+/* Of the member: did a resume change it? Not of members that every resume changes. */
+bool runs_changed(const json_t *before, const json_t *after, const char *key);
 
 /* ---- runs_series.c --------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* runs_log.c: the lines of a log of `trainer --log`. In: a file that others may have
- * written, or that a trainer is writing now. Out: a row per step, and the record at the
- * start of the log; messages name file, line and column.
+ * written, or that a trainer is writing now. Out: a row per step, the record at the start
+ * of the log and those of resumes; messages name file, line and column.
  *
  * Steps increase in the rows. A line whose step is not above the previous one comes from
  * a resumed run that computes it again, so rows from that step on are dropped. An
@@ -88,6 +88,7 @@ typedef struct Reader {
     const char *file, *s; /* the line */
     size_t n, max_rows;
     int number, complaints;
+    bool resumed; /* a record said so, and no step came since */
 } Reader;
 
 static void complain(Reader *d, int col, const char *fmt, ...)
@@ -130,17 +131,19 @@ static double number(Reader *d, const json_t *o, const char *key)
     return NAN;
 }
 
-static void drop_rows_from(RunLog *r, int64_t step)
+static void drop_rows_from(Reader *d, int64_t step)
 {
+    RunLog *r = d->r;
     size_t n = r->n;
 
     while (n > 0 && r->rows[n - 1].step >= step)
         n--;
     if (n < r->n) {
-        r->resumes++;
+        r->resumes += !d->resumed;
         r->replaced += r->n - n;
         r->n = n;
     }
+    d->resumed = false;
 }
 
 static RunRow *push_row(Reader *d)
@@ -175,7 +178,7 @@ static void take_step(Reader *d, const json_t *o)
         complain(d, column_of(d, "step"), "step: expected a whole number of at least 1");
         return;
     }
-    drop_rows_from(r, step);
+    drop_rows_from(d, step);
     last = r->n ? &r->rows[r->n - 1] : NULL;
     row.tokens = number(d, o, "tokens");
     seconds = number(d, o, "step_seconds");
@@ -186,6 +189,41 @@ static void take_step(Reader *d, const json_t *o)
         *to = row;
 }
 
+bool runs_changed(const json_t *before, const json_t *after, const char *key)
+{
+    static const char *const always[] = {"first_step", "resumed_from", "start_time"};
+
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+        if (!strcmp(key, always[i]))
+            return false;
+    return !json_equal(json_object_get(before, key), json_object_get(after, key));
+}
+
+/* The record describes the rows from here on, so earlier ones that described these are
+ * left out. */
+static void take_again(Reader *d, json_t *record)
+{
+    const json_t *first = json_object_get(record, "first_step");
+    RunLog *r = d->r;
+    RunAgain *again;
+    int64_t step = json_is_integer(first) ? json_integer_value(first)
+                   : r->n                 ? r->rows[r->n - 1].step
+                                          : 0;
+
+    d->resumed = json_is_string(json_object_get(record, "resumed_from"));
+    r->resumes += d->resumed;
+    step = step < 0 || step >= max_step ? 1 : step + 1;
+    while (r->again.count > 0 && r->again.items[r->again.count - 1].step >= step)
+        json_decref(r->again.items[--r->again.count].record);
+    if (step == 1) {
+        json_decref(r->record);
+        r->record = json_incref(record);
+        return;
+    }
+    again = gen_push(d->g, &r->again);
+    *again = (RunAgain){json_incref(record), step};
+}
+
 static void take_record(Reader *d, json_t *record)
 {
     if (!json_is_object(record))
@@ -193,6 +231,8 @@ static void take_record(Reader *d, json_t *record)
                  kind_of(record));
     else if (!d->r->record)
         d->r->record = json_incref(record);
+    else
+        take_again(d, record);
 }
 
 static void take_object(Reader *d, const json_t *o)

@@ -215,8 +215,11 @@ static void add_notes(Gen *g, Text *t, const Row *rows, int n)
             add_note(g, t, row, "%s steps without a finite loss",
                      show_grouped(g, row->s.not_finite));
         if (r->resumes)
-            add_note(g, t, row, "resumed %zu time%s; %zu steps were computed again",
-                     r->resumes, r->resumes == 1 ? "" : "s", r->replaced);
+            add_note(g, t, row, "resumed %zu time%s%s", r->resumes,
+                     r->resumes == 1 ? "" : "s",
+                     r->replaced
+                         ? gen_printf(g, "; %zu steps were computed again", r->replaced)
+                         : "");
         if (r->cut)
             add_note(g, t, row, "the last line of the log is incomplete and left out");
     }
@@ -276,6 +279,39 @@ static const char *value_of(Gen *g, const json_t *record, const char *key)
     return text_of(g, v);
 }
 
+/* Is the key, or the object with that member, another one after a resume? */
+static bool key_changed(Gen *g, const json_t *before, const json_t *after,
+                        const char *key)
+{
+    const char *dot = json_object_get(before, key) || json_object_get(after, key)
+                          ? NULL
+                          : strchr(key, '.');
+
+    return runs_changed(before, after,
+                        dot ? gen_strndup(g, key, (size_t)(dot - key)) : key) &&
+           strcmp(value_of(g, before, key), value_of(g, after, key)) != 0;
+}
+
+/* The value of a key over the run: "2, from step 31: 4". */
+static const char *values_of(Gen *g, const RunLog *r, const char *key)
+{
+    const char *value = value_of(g, r->record, key);
+    const json_t *before = r->record;
+    Text t = {.g = g};
+
+    html_add(&t, *value ? value : "\xe2\x80\x93");
+    for (int i = 0; i < r->again.count; before = r->again.items[i++].record) {
+        const RunAgain *again = &r->again.items[i];
+
+        if (key_changed(g, before, again->record, key)) {
+            value = value_of(g, again->record, key);
+            html_add(&t, gen_printf(g, ", from step %s: %s", show_grouped(g, again->step),
+                                    *value ? value : "\xe2\x80\x93"));
+        }
+    }
+    return t.s;
+}
+
 static void add_keys(Gen *g, Keys *keys, const json_t *record)
 {
     const char *key, *member;
@@ -299,7 +335,7 @@ static bool differs(Gen *g, const RunList *runs, const char *key)
 
     for (int i = 0; i < runs->count; i++)
         if (runs->items[i].record) {
-            const char *s = value_of(g, runs->items[i].record, key);
+            const char *s = values_of(g, &runs->items[i], key);
 
             if (value && strcmp(value, s) != 0)
                 return true;
@@ -312,8 +348,13 @@ static void add_records(Gen *g, Text *t, const RunList *runs)
 {
     Keys keys = {0};
 
-    for (int i = 0; i < runs->count; i++)
-        add_keys(g, &keys, runs->items[i].record);
+    for (int i = 0; i < runs->count; i++) {
+        const RunLog *r = &runs->items[i];
+
+        add_keys(g, &keys, r->record);
+        for (int k = 0; k < r->again.count; k++)
+            add_keys(g, &keys, r->again.items[k].record);
+    }
     if (!keys.count)
         return;
     html_add(
@@ -331,10 +372,8 @@ static void add_records(Gen *g, Text *t, const RunList *runs)
         html_text(t, keys.items[k]);
         html_add(t, "</th>");
         for (int i = 0; i < runs->count; i++) {
-            const char *value = value_of(g, runs->items[i].record, keys.items[k]);
-
             html_add(t, "<td>");
-            html_text(t, *value ? value : "\xe2\x80\x93");
+            html_text(t, values_of(g, &runs->items[i], keys.items[k]));
             html_add(t, "</td>");
         }
         html_add(t, "</tr>\n");

@@ -91,6 +91,38 @@ static json_t *whole(double x)
     return isfinite(x) && fabs(x) < 9e15 ? json_integer((json_int_t)x) : real(x);
 }
 
+/* What each resume changed: its first step, and the changed members of the record. */
+static json_t *changes(const RunLog *r)
+{
+    const json_t *before = r->record;
+    json_t *list = json_array(), *v;
+    const char *key;
+
+    for (int i = 0; i < r->again.count; before = r->again.items[i++].record) {
+        const RunAgain *again = &r->again.items[i];
+        json_t *o = json_object();
+
+        json_object_foreach(again->record, key, v)
+        {
+            if (runs_changed(before, again->record, key))
+                set(o, key, json_incref(v));
+        }
+        json_object_foreach((json_t *)before, key, v)
+        {
+            if (!json_object_get(again->record, key) &&
+                runs_changed(before, again->record, key))
+                set(o, key, json_null());
+        }
+        if (json_object_size(o)) {
+            set(o, "step", json_integer(again->step));
+            json_array_append_new(list, o);
+        } else {
+            json_decref(o);
+        }
+    }
+    return list;
+}
+
 static json_t *json_of(Gen *g, const RunLog *r, const RunLog *first)
 {
     const RunSummary s = runs_summary(g, r, first);
@@ -117,6 +149,7 @@ static json_t *json_of(Gen *g, const RunLog *r, const RunLog *first)
     set(o, "steps_in_first", json_integer(s.common));
     set(o, "differs_from_first_at", whole(s.differs ? (double)s.differs : NAN));
     set(o, "run", r->record ? json_incref(r->record) : json_null());
+    set(o, "changes", changes(r));
     return o;
 }
 

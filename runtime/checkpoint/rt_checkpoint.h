@@ -387,6 +387,8 @@ bool rt_lock_try(Rt *rt);
 /* Collective: from a Hugging Face folder, or a step's; flag: the flag that names it. False: a run that
  * trains there has removed the step since it was found. */
 bool rt_import_weights(Rt *rt, const char *flag, const char *dir);
+/* Says in RT_ERROR_BYTES what a folder without weights lacks. */
+void rt_import_missing(const char *dir, char *error);
 /* Rank 0 warns if config.json there describes another model. */
 void rt_config_compare(const Rt *rt, const char *flag, const char *folder);
 /* Collective: the folder of the weights that --init means, or a reading command's --checkpoint or

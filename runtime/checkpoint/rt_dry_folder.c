@@ -257,11 +257,11 @@ static void check_init(RtDry *d)
     if (found) {
         rt_dry_add(d, "initial weights", RT_DRY_OK,
                    "%.300s, the newest intact one of %.300s", folder, dir);
+    } else if (n > 0) {
+        rt_dry_add(d, "initial weights", RT_DRY_PROBLEM, "%.300s: %.400s", dir, why);
     } else {
-        rt_dry_add(d, "initial weights", RT_DRY_PROBLEM, "%.300s: %.400s", dir,
-                   n == 0 ? "it has neither model.safetensors nor "
-                            "model.safetensors.index.json, nor checkpoints step-..."
-                          : why);
+        rt_import_missing(dir, why);
+        rt_dry_add(d, "initial weights", RT_DRY_PROBLEM, "--init: %.600s", why);
     }
 }
 

@@ -14,6 +14,7 @@
  * and shards do not matter. */
 #include "checkpoint/rt_checkpoint.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -75,6 +76,17 @@ static bool add_indexed(Import *im, const char *path, char *error)
     return true;
 }
 
+void rt_import_missing(const char *dir, char *error)
+{
+    if (access(dir, F_OK) != 0)
+        snprintf(error, RT_ERROR_BYTES, "%s: %s", dir, strerror(errno));
+    else
+        snprintf(error, RT_ERROR_BYTES,
+                 "%s has neither model.safetensors nor model.safetensors.index.json, nor "
+                 "checkpoints step-...",
+                 dir);
+}
+
 static bool open_folder(Import *im, char *error)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
@@ -87,10 +99,7 @@ static bool open_folder(Import *im, char *error)
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", im->dir);
     if (access(path, F_OK) == 0)
         return add_indexed(im, path, error);
-    snprintf(error, RT_ERROR_BYTES,
-             "%s has neither model.safetensors nor model.safetensors.index.json, nor "
-             "checkpoints step-...",
-             im->dir);
+    rt_import_missing(im->dir, error);
     return false;
 }
 

@@ -82,6 +82,9 @@ static void print_help(const RtTrainer *t, RtCommand command)
 
 /* ---- values ---------------------------------------------------------------------- */
 
+/* The command whose flags are read, with a blank before it; training has no name. */
+static char of_command[16];
+
 __attribute__((format(printf, 1, 2))) static int usage(const char *fmt, ...)
 {
     char text[1024];
@@ -89,7 +92,7 @@ __attribute__((format(printf, 1, 2))) static int usage(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    rt_say("trainer: error: %s; see trainer --help", text);
+    rt_say("trainer: error: %s; see trainer%s --help", text, of_command);
     return RT_EXIT_USAGE;
 }
 
@@ -420,7 +423,8 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
         f->steps = t->schedule.steps;
         if (f->steps <= 0 && !f->numerics_hash && !f->tune_kernels &&
             f->calibrate == NULL)
-            return usage("--steps N is needed: the description's schedule has no end");
+            return usage("--steps N or --epochs X is needed: the description's schedule "
+                         "has no end");
     }
     f->seed_given = f->seed >= 0;
     f->seed = f->seed_given ? f->seed : t->seed;
@@ -548,6 +552,8 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
                    .argc = argc,
                    .argv = argv,
                    .guard = guard != NULL && strcmp(guard, "1") == 0};
+    if (f->command != RT_TRAIN)
+        snprintf(of_command, sizeof of_command, " %s", rt_command_table[f->command].name);
     for (int i = f->command == RT_TRAIN ? 1 : 2; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             print_help(t, f->command);

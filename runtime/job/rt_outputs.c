@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -133,35 +134,6 @@ static bool check_folder(const Named *n, char *error)
                  error);
 }
 
-static bool check_one(const RtFlags *f, const Named *n, char *error)
-{
-    struct stat s;
-    bool read_it = true;
-    if (stat(n->path, &s) != 0) {
-        if (errno != ENOENT || strlen(n->path) >= PATH_MAX)
-            return wrong(n, strerror(errno != ENOENT ? errno : ENAMETOOLONG), error);
-        return check_folder(n, error);
-    }
-    if (S_ISDIR(s.st_mode))
-        return wrong(n, "Is a directory: name a file in it", error);
-    if (!S_ISREG(s.st_mode))
-        return true;
-    if (is_stream(&s))
-        return wrong(n, "stdout or stderr goes there: name another file", error);
-    if (!f->force && s.st_size > 0 && !is_ours(n->path, n->begins, &read_it) &&
-        (n->began == NULL || !is_ours(n->path, n->began, &read_it))) {
-        char why[160];
-        snprintf(why, sizeof why,
-                 "the file is there and does not begin as what --%s writes: name another "
-                 "one, or replace it with --force",
-                 n->flag);
-        return wrong(n, why, error);
-    }
-    if (!read_it || access(n->path, W_OK) != 0)
-        return wrong(n, strerror(errno), error);
-    return !n->whole || check_folder(n, error);
-}
-
 /* The folder of a name; its last part. */
 static const char *folder_of(const char *path, struct stat *folder)
 {
@@ -222,6 +194,81 @@ static bool is_of(const char *path, const char *read, bool own)
         return false;
     return S_ISDIR(y.st_mode) ? holds(AT_FDCWD, read, &x, own, DEPTH)
                               : same_inode(&x, &y);
+}
+
+/* Does a --data or --eval, [FORMAT:]GLOB[=WEIGHT], name the file? */
+static bool is_data(const char *word, const struct stat *file)
+{
+    const char *colon = strchr(word, ':'), *equals = strrchr(word, '=');
+    bool found = false;
+    for (int form = 0; form < 4 && !found;
+         form++) { /* which of these it has is not known */
+        const char *from = (form & 1) != 0 && colon != NULL ? colon + 1 : word;
+        const char *end = (form & 2) != 0 && equals != NULL && equals > from
+                              ? equals
+                              : word + strlen(word);
+        char pattern[PATH_MAX];
+        struct stat s;
+        glob_t g = {0};
+        snprintf(pattern, sizeof pattern, "%.*s", (int)(end - from), from);
+        glob(pattern, GLOB_NOSORT, NULL, &g);
+        for (size_t i = 0; i < g.gl_pathc; i++)
+            found = found || (stat(g.gl_pathv[i], &s) == 0 && same_inode(&s, file));
+        found = found || (stat(pattern, &s) == 0 && same_inode(&s, file));
+        globfree(&g);
+    }
+    return found;
+}
+
+/* The flag that reads the file; NULL: none. --force does not replace it. */
+static const char *read_by(const RtFlags *f, const char *path, const struct stat *file)
+{
+    for (int i = 0; i < f->n_data; i++)
+        if (is_data(f->data[i], file))
+            return "data";
+    for (int i = 0; i < f->n_eval; i++)
+        if (is_data(f->eval[i], file))
+            return "eval";
+    return is_of(path, f->init, true) ? "init" : NULL;
+}
+
+/* The file has other contents than the flag writes. */
+static bool wrong_contents(const RtFlags *f, const Named *n, const struct stat *s,
+                           char *error)
+{
+    const char *reads = read_by(f, n->path, s);
+    char why[160];
+    if (reads != NULL)
+        snprintf(why, sizeof why, "--%s reads that file: name another one", reads);
+    else
+        snprintf(why, sizeof why,
+                 "the file is there and does not begin as what --%s writes: name another "
+                 "one, or replace it with --force",
+                 n->flag);
+    return wrong(n, why, error);
+}
+
+static bool check_one(const RtFlags *f, const Named *n, char *error)
+{
+    struct stat s;
+    bool read_it = true;
+    if (stat(n->path, &s) != 0) {
+        if (errno != ENOENT || strlen(n->path) >= PATH_MAX)
+            return wrong(n, strerror(errno != ENOENT ? errno : ENAMETOOLONG), error);
+        return check_folder(n, error);
+    }
+    if (S_ISDIR(s.st_mode))
+        return wrong(n, "Is a directory: name a file in it", error);
+    if (!S_ISREG(s.st_mode))
+        return true;
+    if (is_stream(&s))
+        return wrong(n, "stdout or stderr goes there: name another file", error);
+    if (!f->force && s.st_size > 0 && !is_ours(n->path, n->begins, &read_it) &&
+        (n->began == NULL || !is_ours(n->path, n->began, &read_it)))
+        return wrong_contents(f, n, &s, error);
+    if (!read_it || access(n->path, W_OK) != 0)
+        return wrong(n, strerror(errno), error);
+    return !n->whole || check_folder(n, error);
 }
 
 enum { N_NAMED = 5 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_next.c: suggests commands when a run has ended. In: its flags, how it ended. Out: on
  * stdout where its checkpoint is, and commands that can be pasted: to continue, to
- * sample, to evaluate. */
+ * sample, to evaluate (on HELD_OUT, a file to be named, without --eval). */
 #include "job/rt_file.h"
 #include "state/rt_state.h"
 
@@ -111,8 +111,8 @@ static void put_evaluate(const RtFlags *f)
     put_flag("checkpoint", f->checkpoint);
     for (int i = 0; i < f->n_eval; i++)
         put_flag("data", f->eval[i]);
-    if (f->n_eval == 0)
-        put_flag("data", f->data[0]);
+    if (f->n_eval == 0) /* not the training data: that loss says little */
+        put_flag("data", "HELD_OUT");
     printf("\n");
 }
 

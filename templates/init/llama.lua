@@ -7,13 +7,15 @@
 --
 -- say what it costs, write the trainer, build it, and train it on a text or on token files.
 -- `fsdpgen docs` lists every field. A field marked (bits) changes the numbers that are computed; the
--- others change only speed and memory, and never the result.
+-- others change only speed and memory. The target is neither: on another processor or GPU the same
+-- numbers may differ in their last bits.
 local llama = require "arch.llama"
 
 return trainer {
     name = "${name}",
 
-    -- The model (bits). Llama 3, Mistral and Qwen differ in these fields only.
+    -- The model (bits). Mistral, Qwen and Llama 3 differ in these fields and in
+    -- window, qkv_bias, qk_norm and rope.scaling.
     model = llama {
         layers = 6,     -- transformer blocks
         dim = 320,      -- width of the residual stream

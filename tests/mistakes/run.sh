@@ -109,7 +109,7 @@ suite() { # FILE
 # The trainer of model.lua, and one of another model.
 trainers() {
     generate "$WORK/mine" "$here/model.lua" && build_trainer "$WORK/mine" GEMM=builtin &&
-        generate "$WORK/other" "$here/model.lua" --set model.ffn=96 --set seq=32 &&
+        generate "$WORK/other" "$here/model.lua" --set model.ffn=96 --set seq=32 --set 'lr=constant{}' &&
         build_trainer "$WORK/other" GEMM=builtin || {
         cat "$WORK"/mine.log "$WORK"/other.log >"$WORK/built.log" 2>&1
         bad "the trainers are built" "$WORK/built.log"

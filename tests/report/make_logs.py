@@ -3,7 +3,8 @@
 """make_logs.py KIND FILE [STEPS]: a log as `trainer --log` writes it, the same on every machine.
 
 KIND: plain; wide, another run; spikes, with f16, skipped updates and losses that are not finite;
-resumed, of which steps 31 to 40 were computed twice; hostile, whose texts are markup.
+resumed, of which steps 31 to 40 were computed twice; twice, which was resumed at steps 31 and 61, then
+with other numerics; hostile, whose texts are markup.
 """
 import json
 import sys
@@ -47,6 +48,10 @@ def line(step, kind, steps):
     return o
 
 
+def again(record, step, **others):
+    return json.dumps({"run": {**record, "first_step": step, "resumed_from": f"ck/step-{step:08d}", **others}}) + "\n"
+
+
 def main():
     kind, path = sys.argv[1:3]
     steps = int(sys.argv[3]) if len(sys.argv) > 3 else 400
@@ -62,8 +67,12 @@ def main():
             f.write(json.dumps(line(step, kind, steps)) + "\n")
             if kind == "resumed" and step == 40:
                 f.write(json.dumps({"run": record}) + "\n")
-                for again in range(31, 41):
-                    f.write(json.dumps(line(again, kind, steps)) + "\n")
+                for second in range(31, 41):
+                    f.write(json.dumps(line(second, kind, steps)) + "\n")
+            if kind == "twice" and step == 30:
+                f.write(again(record, 30, threads=4))
+            if kind == "twice" and step == 60:
+                f.write(again(record, 60, numerics="0123456789abcdef", mesh={"replicate": 1, "shard": 4}))
 
 
 main()

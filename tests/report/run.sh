@@ -37,6 +37,22 @@ pages() {
     report plain.jsonl wide.jsonl spikes.jsonl resumed.jsonl hostile.jsonl >again.html
     check "the same bytes on stdout" cmp all.html again.html
     mkdir -p a b && cp plain.jsonl a/log.jsonl && cp wide.jsonl b/log.jsonl
+    log twice twice.jsonl 120 # two records of resumes, without a step twice
+    report twice.jsonl >resumed.html
+    check "resumes are counted" grep -q 'twice: resumed 2 times<' resumed.html
+    check "other numerics have their step" \
+        grep -q '<td>73de73a80d95f0f3, from step 61: 0123456789abcdef</td>' resumed.html
+    check "and a member of the mesh" grep -q 'mesh.shard</th><td>2, from step 61: 4</td>' resumed.html
+    check "a setting that came and went" grep -q 'threads</th><td>–, from step 31: 4, from step 61: –</td>' resumed.html
+    report twice.jsonl --json >twice.json
+    check "the changes in --json" python3 - twice.json <<'PY'
+import json, sys
+run = json.load(open(sys.argv[1]))["runs"][0]
+assert run["resumes"] == 2, run["resumes"]
+assert run["changes"] == [
+    {"threads": 4, "step": 31},
+    {"numerics": "0123456789abcdef", "mesh": {"replicate": 1, "shard": 4}, "threads": None, "step": 61}], run["changes"]
+PY
     report a b/log.jsonl >folders.html
     check "labels of folders" grep -q '<h1>a, b</h1>' folders.html
     cp "$ROOT/out/demo/plan.json" a/

@@ -68,8 +68,8 @@ typed_next() {
     local odd="$WORK/it's \$HOME "$'\033[31m\351' line
     rm -rf "$odd"
     mkdir -p "$odd" && cp "$WORK/one/trainer" "$odd/trainer" && cp "$data" "$odd/text"
-    (cd "$odd" && ./trainer --data text --steps 2 --threads 1 --checkpoint ./ck) >"$WORK/next" 2>&1
-    "$odd/trainer" --data "$odd/text" --steps 2 --threads 1 --checkpoint "$odd/ck2" >"$WORK/next2" 2>&1
+    (cd "$odd" && ./trainer --data text=0.7 --data ./text=0.3 --eval text --steps 2 --threads 1 --checkpoint ./ck) >"$WORK/next" 2>&1
+    "$odd/trainer" --data "$odd/text" --eval "$odd/text" --steps 2 --threads 1 --checkpoint "$odd/ck2" >"$WORK/next2" 2>&1
     for line in 'train on' sample evaluate; do
         check "next: $line" bash -c \
             "cd $(printf %q "$odd") && eval \"\$(sed -n 's/^$line: *//p' '$WORK/next')\""
@@ -79,7 +79,8 @@ typed_next() {
     check "next: no byte of a name moves a cursor" bash -c \
         "! grep -a '^train on\|^sample\|^evaluate' '$WORK/next2' | grep -aq $'\\033'"
     check "trained on" test -d "$odd/ck/step-00000004" -a -d "$odd/ck2/step-00000004"
-    "$WORK/one/trainer" --data "$data" --steps 12 --threads 1 --checkpoint "$odd/ck" --resume >"$WORK/next" 2>&1
+    "$WORK/one/trainer" --data "$data" --steps 12 --threads 1 --checkpoint "$odd/ck" --resume --accept-data >"$WORK/next" 2>&1
+    check "next: without --eval, data to be named" grep -q '^evaluate: .* --data HELD_OUT$' "$WORK/next"
     check "next: not past the end of the schedule, of 20 steps" grep -q '^train on: .* --steps 20$' "$WORK/next"
     "$WORK/one/trainer" --data "$data" --steps 2 --threads 1 --checkpoint "$odd/ck" --resume >"$WORK/next" 2>&1
     check "next: more than was done, not than was asked for" grep -q '^train on: .* --steps 20$' "$WORK/next"
