@@ -46,7 +46,7 @@ static Paths paths_of(Gen *g, const char *name)
 }
 
 typedef struct Found {
-    const char *name, *file, *text;
+    const char *name, *path, *file, *text; /* path: below its folder */
     size_t bytes;
 } Found;
 
@@ -56,7 +56,8 @@ static bool try_folder(lua_State *L, Gen *g, const char *folder, const Paths *pa
     int e = ENOENT;
 
     for (int i = 0; i < paths->count && e; i++) {
-        f->file = *folder ? gen_printf(g, "%s/%s", folder, paths->of[i]) : paths->of[i];
+        f->path = paths->of[i];
+        f->file = *folder ? gen_printf(g, "%s/%s", folder, f->path) : f->path;
         e = read_whole_file(f->file, &f->text, &f->bytes);
         if (e && e != ENOENT && e != ENOTDIR)
             luaL_error(L, "require: %s: %s", f->file, file_problem(e));
@@ -74,7 +75,8 @@ static bool find(lua_State *L, Gen *g, const Paths *paths, Found *f)
         if (try_folder(L, g, g->opt.paths.items[i], paths, f))
             return true;
     for (int i = 0; i < paths->count && !e; i++) {
-        f->file = gen_printf(g, "models/%s", paths->of[i]);
+        f->path = paths->of[i];
+        f->file = gen_printf(g, "models/%s", f->path);
         e = embed_find(f->file);
     }
     if (!e)
@@ -116,8 +118,7 @@ static void not_found(lua_State *L, Gen *g, const char *name)
  * the same bytes, and not for a trainer, whose fields are all written out. */
 static bool is_outside(Gen *g, const Found *f, const Tag *value)
 {
-    const char *path = path_of(g, f->name);
-    const Embedded *own = embed_find(gen_printf(g, "models/%s", path));
+    const Embedded *own = embed_find(gen_printf(g, "models/%s", f->path));
 
     if (value && value->tag == TAG_RECORD && value->kind == &g->loader->trainer_kind)
         return false;
@@ -146,7 +147,7 @@ static void run_module(lua_State *L, Gen *g, const Found *f)
                    name);
     tag = record_tag(g, -1);
     if (is_outside(g, f, tag))
-        g->loader->outside = path_of(g, name);
+        g->loader->outside = f->path;
     if (tag && tag->tag == TAG_ARCH && !tag->arch->module)
         tag->arch->module = name;
 }
