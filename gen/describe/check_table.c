@@ -97,7 +97,8 @@ static void push_default(Check *c, const Field *f, const char *path, Site site,
     site.written = false;
     lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
     if (lua_isfunction(L, -1)) {
-        if (!sound || sandbox_of(L)->expired) { /* it may use a field that is wrong */
+        /* The function may read a field that has an error, or have no time left. */
+        if (!sound || sandbox_of(L)->expired) {
             lua_pop(L, 1);
             lua_pushnil(L);
             return;
@@ -127,7 +128,7 @@ static void push_default(Check *c, const Field *f, const char *path, Site site,
 }
 
 /* The given table, on top, gets the fields that it lacks from the default of the whole,
- * which may depend on the fields before it. sound: these are given, and right. */
+ * which may depend on the fields before it. sound: none of those has an error. */
 static void fill_table(Check *c, const Field *f, int resolved, bool sound)
 {
     lua_State *L = c->L;
@@ -214,16 +215,16 @@ static void unknown_field(Check *c, const char *key, const Words *names, const c
                           Site table)
 {
     const char *near = diag_nearest(key, names->items, names->count), *help;
-    const char *full = join(c->g, path, key);
+    const char *full = join(c->g, path, key), *table_name = of_table(c, key);
     const LexField *at = lex_field(table.lex, key);
     const Set *set = find_set(c->ld, full, true);
 
     help = synonym_help(c->g, path, key, names);
     if (!help && !near && !*path && is_of_model(c, key))
         help = gen_printf(c->g, "it is a field of the model: model.%s", key);
-    if (!help && !*path && of_table(c, key))
-        help = gen_printf(c->g, "it is a field of %s: %s.%s", of_table(c, key),
-                          of_table(c, key), key);
+    if (!help && !*path && table_name)
+        help =
+            gen_printf(c->g, "it is a field of %s: %s.%s", table_name, table_name, key);
     help = help           ? help
            : near         ? gen_printf(c->g, "did you mean `%s`?", near)
            : names->count ? gen_printf(c->g, "its fields are %s", words_all(c->g, names))

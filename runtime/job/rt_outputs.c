@@ -201,8 +201,8 @@ static bool is_data(const char *word, const struct stat *file)
 {
     const char *colon = strchr(word, ':'), *equals = strrchr(word, '=');
     bool found = false;
-    for (int form = 0; form < 4 && !found;
-         form++) { /* which of these it has is not known */
+    /* A path may itself have a colon or an equals sign: all four readings are tried. */
+    for (int form = 0; form < 4 && !found; form++) {
         const char *from = (form & 1) != 0 && colon != NULL ? colon + 1 : word;
         const char *end = (form & 2) != 0 && equals != NULL && equals > from
                               ? equals
