@@ -215,14 +215,16 @@ static void unknown_field(Check *c, const char *key, const Words *names, const c
                           Site table)
 {
     const char *near = diag_nearest(key, names->items, names->count), *help;
-    const char *full = join(c->g, path, key), *table_name = of_table(c, key);
+    const char *full = join(c->g, path, key);
+    /* Not for tables of machines, which are checked before the trainer is known. */
+    const char *table_name = *path ? NULL : of_table(c, key);
     const LexField *at = lex_field(table.lex, key);
     const Set *set = find_set(c->ld, full, true);
 
     help = synonym_help(c->g, path, key, names);
     if (!help && !near && !*path && is_of_model(c, key))
         help = gen_printf(c->g, "it is a field of the model: model.%s", key);
-    if (!help && !*path && table_name)
+    if (!help && table_name)
         help =
             gen_printf(c->g, "it is a field of %s: %s.%s", table_name, table_name, key);
     help = help           ? help

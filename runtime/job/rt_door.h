@@ -108,7 +108,8 @@ bool rt_receive_sealed(int socket, RtSeal *s, void *what, size_t bytes, int64_t 
 /* ---- rt_name.c ------------------------------------------------------------------- */
 
 enum { RT_NAME_LETTERS = 100 }; /* of a name with its terminator: the kernel's limit is 107 */
-typedef enum { RT_NAME_OURS, RT_NAME_ANOTHERS, RT_NAME_FREE } RtNameOwner;
+/* FULL: someone listens there, and the kernel keeps no more connections for them. */
+typedef enum { RT_NAME_OURS, RT_NAME_ANOTHERS, RT_NAME_FULL, RT_NAME_FREE } RtNameOwner;
 bool rt_same_user(int socket); /* does the other end belong to this user? */
 /* A socket; or -1 with errno: another process of this user keeps the name. */
 int rt_name_listen(const char *name, int64_t until_ns);

@@ -266,7 +266,9 @@ static int greet_host(Meeting *m, const char *name, bool anywhere, RtGreeting *g
     RtNameOwner owner;
     const int s = rt_name_connect(name, anywhere, &owner);
     if (s < 0) {
-        *why = owner == RT_NAME_ANOTHERS ? NOT_OURS : ABSENT;
+        *why = owner == RT_NAME_ANOTHERS ? NOT_OURS
+               : owner == RT_NAME_FULL   ? SILENT
+                                         : ABSENT;
         return -1;
     }
     *why = SILENT;

@@ -41,6 +41,8 @@ static int connect_to(const char *name, RtNameOwner *owner)
     *owner = RT_NAME_FREE;
     if (s >= 0 && connect(s, (struct sockaddr *)&address, bytes) == 0)
         *owner = rt_same_user(s) ? RT_NAME_OURS : RT_NAME_ANOTHERS;
+    else if (s >= 0 && errno == EAGAIN)
+        *owner = RT_NAME_FULL;
     if (s >= 0 && *owner != RT_NAME_OURS) {
         close(s);
         return -1;
@@ -71,16 +73,16 @@ static int connect_to_longer(const char *name)
 int rt_name_connect(const char *name, bool anywhere, RtNameOwner *owner)
 {
     const int s = connect_to(name, owner);
-    return s < 0 && (anywhere || *owner == RT_NAME_ANOTHERS) ? connect_to_longer(name)
-                                                             : s;
+    const bool longer = anywhere || *owner == RT_NAME_ANOTHERS || *owner == RT_NAME_FULL;
+    return s < 0 && longer ? connect_to_longer(name) : s;
 }
 
-/* False with errno: EADDRINUSE if the name is taken. */
-static bool take(int s, const char *name)
+/* 0, or an errno: EADDRINUSE if the name is taken. */
+static int take(int s, const char *name)
 {
     struct sockaddr_un address;
     const socklen_t bytes = address_of(name, &address);
-    return bind(s, (struct sockaddr *)&address, bytes) == 0;
+    return bind(s, (struct sockaddr *)&address, bytes) == 0 ? 0 : errno;
 }
 
 /* A job with the same user and name may be ending; for another user it is not worth
@@ -92,17 +94,16 @@ static bool is_worth_waiting(const char *name, int64_t since_ns, int64_t until_n
     const int64_t now = rt_clock_ns();
     if (s >= 0)
         close(s);
-    return now < until_ns &&
-           (owner == RT_NAME_OURS ||
-            (owner == RT_NAME_FREE && now - since_ns < NAMELESS_MS * INT64_C(1000000)));
+    return now < until_ns && owner != RT_NAME_ANOTHERS &&
+           (owner == RT_NAME_OURS || now - since_ns < NAMELESS_MS * INT64_C(1000000));
 }
 
-static bool take_longer(int s, const char *name)
+static int take_longer(int s, const char *name)
 {
     unsigned char random[16];
     char letters[2 * sizeof random + 1], longer[RT_NAME_LETTERS];
     if (!rt_random_bytes(random, sizeof random))
-        return false;
+        return errno;
     rt_hex(random, sizeof random, letters);
     snprintf(longer, sizeof longer, "%.60s-%s", name, letters);
     return take(s, longer);
@@ -112,17 +113,17 @@ int rt_name_listen(const char *name, int64_t until_ns)
 {
     const int64_t since_ns = rt_clock_ns();
     const int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool taken = s >= 0 && take(s, name);
-    while (s >= 0 && !taken && errno == EADDRINUSE &&
-           is_worth_waiting(name, since_ns, until_ns)) {
+    int error = s < 0 ? errno : take(s, name);
+    while (error == EADDRINUSE && is_worth_waiting(name, since_ns, until_ns)) {
         rt_nap(20);
-        taken = take(s, name);
+        error = take(s, name);
     }
-    if (s >= 0 && !taken && errno == EADDRINUSE && rt_clock_ns() < until_ns)
-        taken = take_longer(s, name);
-    if (taken && listen(s, RT_MAX_RANKS) == 0)
+    if (error == EADDRINUSE && rt_clock_ns() < until_ns)
+        error = take_longer(s, name);
+    if (error == 0 && listen(s, RT_MAX_RANKS) == 0)
         return s;
-    const int error = errno;
+    if (error == 0)
+        error = errno;
     if (s >= 0)
         close(s);
     errno = error;

@@ -24,8 +24,8 @@ job_name() {
     wait $! 2>/dev/null
 }
 
-# strangers USER WHAT: in the background, as that user: take the name, or hold connections that are
-# idle or send garbage; $pid
+# strangers USER WHAT: in the background, as that user: take the name (full: and accept no
+# more connections), or hold connections that are idle or send garbage; $pid
 strangers() {
     : >"$WORK/strangers.out"
     perl -MSocket -e '
@@ -37,6 +37,17 @@ strangers() {
         if ($what eq "take") {
             socket(my $s, AF_UNIX, SOCK_SEQPACKET, 0) or die $!;
             bind($s, $to) && listen($s, 5) or die $!;
+            print "ready\n";
+            sleep 1000;
+        }
+        if ($what eq "full") {
+            socket(my $s, AF_UNIX, SOCK_SEQPACKET, 0) or die $!;
+            bind($s, $to) && listen($s, 0) or die $!;
+            my @kept;
+            do {
+                socket(my $one, AF_UNIX, SOCK_SEQPACKET | 04000, 0) or die $!; # O_NONBLOCK
+                push @kept, $one;
+            } while connect($kept[-1], $to);
             print "ready\n";
             sleep 1000;
         }
@@ -94,9 +105,9 @@ toy_door() {
         ended_with "a crowd of connections that are $what" " 0 0 0 0"
     done
     if [ "$(id -u)" = 0 ]; then
-        for what in take idle; do
+        for what in take full idle; do
             strangers 65534 $what
-            [ $what != take ] || check "another user: has the name" timeout 10 bash -c \
+            [ $what = idle ] || check "another user: has the name" timeout 10 bash -c \
                 "until grep -q ready '$WORK/strangers.out'; do sleep 0.05; done"
             join_start torchrun 4 toy4 --weights-hash --deadline 10
             join_codes
