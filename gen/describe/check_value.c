@@ -6,6 +6,7 @@
 #include "describe/check.h"
 #include "base/sandbox.h"
 
+#include <ctype.h>
 #include <lauxlib.h>
 #include <math.h>
 #include <stdlib.h>
@@ -227,6 +228,19 @@ static void unknown_word(Check *c, const Field *f, const char *path, Site site)
                 check_show(c->g, -1));
 }
 
+/* "8G" and "8gib" are meant as 8GiB. */
+static const char *size_help(Gen *g, const char *s)
+{
+    const size_t digits = strspn(s, "0123456789.");
+    const char unit = (char)toupper((unsigned char)s[digits]);
+    const char *meant = gen_printf(g, "%.*s%ciB", (int)digits, s, unit);
+
+    if (digits && unit && strchr("KMGT", unit) && size_parse(meant) >= 0 &&
+        strspn(s + digits + 1, "iIbB") == strlen(s + digits + 1))
+        return gen_printf(g, "write \"%s\"", meant);
+    return "write a number and a unit: \"8GiB\", \"512MiB\", \"16GB\"";
+}
+
 static bool check_string(Check *c, const Field *f, const char *path, Site site)
 {
     lua_State *L = c->L;
@@ -250,9 +264,8 @@ static bool check_string(Check *c, const Field *f, const char *path, Site site)
         return false;
     }
     if (f->size && (strlen(s) != n || size_parse(s) < 0)) {
-        check_error(c, site.pos,
-                    "write a number and a unit: \"8GiB\", \"512MiB\", \"16GB\"",
-                    "%s: %s is not a size", path, check_show(c->g, -1));
+        check_error(c, site.pos, size_help(c->g, s), "%s: %s is not a size", path,
+                    check_show(c->g, -1));
         return false;
     }
     if (f->max_bytes && (int64_t)n > f->max_bytes) {

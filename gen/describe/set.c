@@ -77,12 +77,14 @@ static const char *outer_comma(const char *s)
     return NULL;
 }
 
-/* A size stands for itself, too: --set target.memory=8GiB. */
+/* A size stands for itself, too: --set target.memory=8GiB. So does 8G, whose unit the
+ * check of the field refuses. */
 static bool is_size(const char *value)
 {
-    const size_t n = strlen(value);
+    const char *unit = value + strspn(value, "0123456789.");
 
-    return n > 0 && isalpha((unsigned char)value[n - 1]) && size_parse(value) >= 0;
+    return unit > value && *unit && strchr("BKMGTkmgt", *unit) &&
+           strspn(unit, "BKMGTbkmgti") == strlen(unit);
 }
 
 /* A function may have commas outside brackets. */

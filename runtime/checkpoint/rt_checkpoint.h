@@ -34,6 +34,7 @@
 
 #include "data/rt_digest.h"
 #include "job/rt_file.h"
+#include "job/rt_text.h"
 #include "rt_target.h"
 #include "state/rt_state.h"
 

@@ -179,41 +179,36 @@ static char *merge(const char *ours, const Carried *v)
     RtJson j = {ours, ours + strlen(ours), false}, value;
     bool first = true, has[N_ID_KEYS] = {false};
     const char *from = ours; /* what is not yet copied */
-    char key[KEY_BYTES], *text = NULL;
-    size_t bytes;
-    FILE *f = open_memstream(&text, &bytes);
-    if (f == NULL)
+    char key[KEY_BYTES];
+    RtText text;
+    if (!rt_text_open(&text))
         return NULL;
     rt_json_open(&j, '{');
     while (next_member(&j, &first, key, &value)) {
         const int i = id_key(key);
         int64_t mine;
-        put_text(f, from, value.at);
+        put_text(text.f, from, value.at);
         from = value.at;
         if (i >= 0 && v->ids[i].n > 0) {
-            put_ids(f, &v->ids[i]);
+            put_ids(text.f, &v->ids[i]);
             has[i] = true;
             from = value.end;
         } else if (strcmp(key, positions_key) == 0 && read_positions(value, &mine) &&
                    mine < v->positions) {
-            fprintf(f, "%lld", (long long)v->positions);
+            fprintf(text.f, "%lld", (long long)v->positions);
             from = value.end;
         }
-        put_text(f, from, value.end);
+        put_text(text.f, from, value.end);
         from = value.end;
     }
     for (int i = 0; i < N_ID_KEYS; i++) {
         if (v->ids[i].n > 0 && !has[i]) {
-            fprintf(f, ",\n  \"%s\": ", id_keys[i]);
-            put_ids(f, &v->ids[i]);
+            fprintf(text.f, ",\n  \"%s\": ", id_keys[i]);
+            put_ids(text.f, &v->ids[i]);
         }
     }
-    fputs(from, f);
-    if (fclose(f) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    fputs(from, text.f);
+    return rt_text_end(&text);
 }
 
 void rt_config_carry(Rt *rt, const char *folder)

@@ -97,30 +97,30 @@ static void write_entries(FILE *f, const RtParam *p, RtDtype d, int64_t at)
 static bool make_header(const RtCheckpoint *c, const RtTrainer *t, RtSet set, int index)
 {
     RtFile *file = &c->files[index];
-    size_t bytes = 0;
-    file->head = NULL;
-    FILE *f = open_memstream(&file->head, &bytes);
-    if (f == NULL)
+    RtText text;
+    if (!rt_text_open(&text))
         return false;
-    fprintf(f, "%8s{\"__metadata__\":{\"format\":\"pt\"}", "");
+    fprintf(text.f, "%8s{\"__metadata__\":{\"format\":\"pt\"}", "");
     file->bytes = 0;
     for (int i = 0; i < t->n_params; i++) {
         if (c->file_of[set][i] == index) {
             const RtParam *p = &t->params[i];
             const RtDtype d = rt_layout_dtype(t, &t->segments[p->segment], set);
-            write_entries(f, p, d, c->bytes_at[set][i]);
+            write_entries(text.f, p, d, c->bytes_at[set][i]);
             file->bytes += p->elems * (int64_t)rt_dtype_bytes(d);
         }
     }
-    fputc('}', f);
-    while (ftell(f) % RT_HEADER_ALIGN_BYTES != 0)
-        fputc(' ', f);
-    if (fclose(f) != 0)
+    fputc('}', text.f);
+    rt_text_flush(&text);
+    for (size_t i = text.bytes; i % RT_HEADER_ALIGN_BYTES != 0; i++)
+        fputc(' ', text.f);
+    file->head = rt_text_end(&text);
+    if (file->head == NULL)
         return false;
-    file->head_bytes = (int64_t)bytes;
+    file->head_bytes = (int64_t)text.bytes;
     file->bytes += file->head_bytes;
     for (int i = 0; i < 8; i++)
-        file->head[i] = (char)((uint64_t)(bytes - 8) >> 8 * i);
+        file->head[i] = (char)((uint64_t)(text.bytes - 8) >> 8 * i);
     return true;
 }
 

@@ -24,23 +24,17 @@ enum { VERSION = 2 };
 
 char *rt_manifest_text(const RtFile *files, int n_files, int64_t step)
 {
-    char *text = NULL;
-    size_t bytes;
-    FILE *f = open_memstream(&text, &bytes);
-    if (f == NULL)
+    RtText t;
+    if (!rt_text_open(&t))
         return NULL;
-    fprintf(f, "%sstep %lld\n", first_line, (long long)step);
+    fprintf(t.f, "%sstep %lld\n", first_line, (long long)step);
     for (int i = 0; i < n_files; i++) {
-        fprintf(f, "file %s %lld %016llx\n", files[i].name, (long long)files[i].bytes,
+        fprintf(t.f, "file %s %lld %016llx\n", files[i].name, (long long)files[i].bytes,
                 (unsigned long long)files[i].hash);
     }
-    if (fflush(f) == 0)
-        fprintf(f, "end %016llx\n", (unsigned long long)rt_hash64(text, bytes, 2));
-    if (fclose(f) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    if (rt_text_flush(&t))
+        fprintf(t.f, "end %016llx\n", (unsigned long long)rt_hash64(t.at, t.bytes, 2));
+    return rt_text_end(&t);
 }
 
 /* ---- its text -------------------------------------------------------------------- */

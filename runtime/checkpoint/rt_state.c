@@ -50,12 +50,10 @@ char *rt_state_text(const Rt *rt, const RtTrainState *s)
     const RtCheckpoint *c = st->checkpoint;
     const int64_t samples = st->order_samples + (s->step - st->order_step) *
                                                     t->micro_batches * t->micro_batch;
-    char *text = NULL;
-    size_t bytes;
-    FILE *f = open_memstream(&text, &bytes);
-    if (f == NULL)
+    RtText text;
+    if (!rt_text_open(&text))
         return NULL;
-    fprintf(f,
+    fprintf(text.f,
             "{\n  \"format\": \"fsdpgen train state 2\",\n  \"trainer\": \"%s\",\n"
             "  \"generator\": \"%s\",\n  \"step\": %lld,\n  \"samples\": %lld,\n"
             "  \"data_samples\": %lld,\n  \"data_mix\": \"%016llx\",\n"
@@ -74,47 +72,37 @@ char *rt_state_text(const Rt *rt, const RtTrainState *s)
             (long long)(st->order_tokens + (samples - st->order_samples) * t->seq_tokens),
             (long long)st->order_step, (long long)st->order_samples,
             (long long)st->order_tokens, (unsigned long long)t->numerics_hash);
-    write_since(f, "platforms", c->platform, c->n_platforms);
-    write_since(f, "lineage", c->lineage, c->n_lineage);
-    write_best(f, &s->best);
-    rt_record_write(rt, f);
-    fprintf(f, "\n}\n");
-    if (fclose(f) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    write_since(text.f, "platforms", c->platform, c->n_platforms);
+    write_since(text.f, "lineage", c->lineage, c->n_lineage);
+    write_best(text.f, &s->best);
+    rt_record_write(rt, text.f);
+    fprintf(text.f, "\n}\n");
+    return rt_text_end(&text);
 }
 
 char *rt_state_index(const RtCheckpoint *c, const RtTrainer *t)
 {
-    char *text = NULL;
-    size_t bytes;
     int64_t total = 0;
     const char *before = "";
-    FILE *f = open_memstream(&text, &bytes);
-    if (f == NULL)
+    RtText text;
+    if (!rt_text_open(&text))
         return NULL;
     for (int i = 0; i < t->n_params; i++) {
         const RtParam *p = &t->params[i];
         total += p->elems * (int64_t)rt_dtype_bytes(t->segments[p->segment].dtype);
     }
-    fprintf(f, "{\n  \"metadata\": {\"total_size\": %lld},\n  \"weight_map\": {\n",
+    fprintf(text.f, "{\n  \"metadata\": {\"total_size\": %lld},\n  \"weight_map\": {\n",
             (long long)total);
     for (int i = 0; i < t->n_params; i++) {
         const RtParam *p = &t->params[i];
         const char *file = c->files[c->file_of[RT_SET_WEIGHTS][i]].name;
         for (int k = 0; k == 0 || k < p->n_parts; k++, before = ",\n") {
-            fprintf(f, "%s    \"%s\": \"%s\"", before,
+            fprintf(text.f, "%s    \"%s\": \"%s\"", before,
                     p->n_parts > 0 ? p->parts[k].name : p->name, file);
         }
     }
-    fprintf(f, "\n  }\n}\n");
-    if (fclose(f) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    fprintf(text.f, "\n  }\n}\n");
+    return rt_text_end(&text);
 }
 
 /* ---- reading --------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #define RT_OUT_H
 
 #include "job/rt_job.h"
+#include "job/rt_text.h"
 
 #include <limits.h>
 
@@ -58,9 +59,8 @@ typedef struct RtOutput {
     const char *begins;  /* how the flag's files start; NULL: any file may be replaced */
     char part[PATH_MAX]; /* its temporary name; empty: it is a device or a pipe */
     char path[PATH_MAX];
-    int stream; /* the device or pipe, and what it will get: */
-    char *text;
-    size_t bytes;
+    int stream;  /* the device or pipe, */
+    RtText text; /* and what it will get */
 } RtOutput;
 const char *rt_output_begins(const Rt *rt, const char *flag); /* NULL with --force */
 bool rt_output_begin(RtOutput *o, const char *path, const char *begins); /* or errno */

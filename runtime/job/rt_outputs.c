@@ -398,10 +398,12 @@ static bool begin_stream(RtOutput *o, const char *path)
     o->stream = rt_output_open(path);
     if (o->stream < 0)
         return false;
-    o->f = open_memstream(&o->text, &o->bytes);
-    if (o->f == NULL)
+    if (!rt_text_open(&o->text)) {
         close(o->stream);
-    return o->f != NULL;
+        return false;
+    }
+    o->f = o->text.f;
+    return true;
 }
 
 /* The target of the name: the target of a link is written, the link stays. */
@@ -453,13 +455,12 @@ static bool take_name(const RtOutput *o)
 
 static bool end_stream(Rt *rt, RtOutput *o)
 {
-    const bool written = fflush(o->f) == 0 && !ferror(o->f);
-    fclose(o->f);
+    char *text = rt_text_end(&o->text);
     const ssize_t sent =
-        written ? rt_stream_send(rt, o->stream, o->text, o->bytes, true) : -1;
-    const int reason = sent >= 0 ? ETIMEDOUT : written ? errno : ENOMEM;
-    const bool good = sent >= 0 && (size_t)sent == o->bytes;
-    free(o->text);
+        text != NULL ? rt_stream_send(rt, o->stream, text, o->text.bytes, true) : -1;
+    const int reason = sent >= 0 ? ETIMEDOUT : errno;
+    const bool good = sent >= 0 && (size_t)sent == o->text.bytes;
+    free(text);
     if (close(o->stream) != 0 && good)
         return false;
     errno = reason;

@@ -456,19 +456,18 @@ void rt_calibrate(Rt *rt)
                .space = (char *)rt_local(rt, gap.from),
                .bytes = gap.bytes,
                .share = HALF_A_MINUTE / n};
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *memory = rt->rank == 0 ? open_memstream(&text, &bytes) : NULL;
-    if (rt->rank == 0 && memory == NULL)
+    RtText memory = {0};
+    if (rt->rank == 0 && !rt_text_open(&memory))
         rt_fail(rt, RT_EXIT_ERROR, "out of memory");
     fill_tokens(rt);
-    measure_all(&b, memory);
-    if (memory == NULL)
+    measure_all(&b, memory.f);
+    if (rt->rank != 0)
         return;
-    if (fclose(memory) != 0)
+    char *text = rt_text_end(&memory);
+    if (text == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "out of memory");
     if (!rt_output_begin(&out, path, rt_output_begins(rt, "calibrate")) ||
-        (fwrite(text, 1, bytes, out.f), !rt_output_end(rt, &out)))
+        (fwrite(text, 1, memory.bytes, out.f), !rt_output_end(rt, &out)))
         rt_output_lost(rt, "calibrate", path);
     else if (!rt->state->flags.quiet)
         rt_say("trainer: measured in %.0f s: %.500s", rt_clock() - began, path);

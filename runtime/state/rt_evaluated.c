@@ -49,21 +49,18 @@ static void put_line(const Rt *rt, FILE *f, double perplexity)
 void rt_evaluated(Rt *rt)
 {
     const RtState *st = rt->state;
-    char *text = NULL;
-    size_t bytes;
+    RtText out;
     rt_evaluate(rt);
     if (rt->rank != 0)
         return;
     if (st->eval_tokens == 0)
         rt_fail(rt, RT_EXIT_ERROR, "eval: every target is masked: there is no loss");
     const double perplexity = rt_exp(st->eval_loss);
-    FILE *f = open_memstream(&text, &bytes);
-    if (f != NULL) {
-        (st->flags.json ? put_object : put_line)(rt, f, perplexity);
-        if (fclose(f) != 0)
-            f = NULL;
-    }
-    if (f == NULL)
+    if (!rt_text_open(&out))
+        rt_fail(rt, RT_EXIT_ERROR, "eval: out of memory");
+    (st->flags.json ? put_object : put_line)(rt, out.f, perplexity);
+    char *text = rt_text_end(&out);
+    if (text == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "eval: out of memory");
     rt_stdout_result(rt, text);
     free(text);
