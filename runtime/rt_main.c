@@ -40,7 +40,8 @@ static void one_step(Rt *rt)
     rt_update_gate(rt);
     rt_scale_step(rt);
     rt_changed_epoch(rt);
-    rt_digest_step(rt);
+    if (rt_digest_step(rt))
+        rt_best_forget(rt);
 }
 
 /* False: the folder was removed meanwhile. The weights are last: if they could be opened,
@@ -92,10 +93,8 @@ static void open_data(Rt *rt)
     rt_agree_data(rt, "data", st->tokens);
     rt_eval_open(rt);
     rt_digest_open(rt);
-    if (rt->rank == 0) {
-        rt_outputs_spare(rt);
+    if (rt->rank == 0)
         rt_data_spare(rt);
-    }
 }
 
 /* Sets up this rank's memory; then all ranks are present, with equal builds and flags. */
@@ -122,8 +121,10 @@ static void prepare(Rt *rt, int fd)
 {
     RtState *st = rt->state;
     meet(rt, fd);
-    if (rt->rank == 0)
+    if (rt->rank == 0) {
         rt_outputs_check(rt);
+        rt_outputs_spare(rt);
+    }
     rt_events_check(rt);
     if (st->flags.calibrate != NULL) {
         rt->trainer->setup(rt);

@@ -20,6 +20,8 @@ void rt_best_forget(Rt *rt)
                (long long)b->step);
     }
     *b = (RtBest){0};
+    if (rt->state->checkpoint != NULL)
+        rt->state->checkpoint->best = *b;
 }
 
 /* Is the run's patience exhausted? */

@@ -213,7 +213,8 @@ static void check_disk(Folder *f)
         return; /* nothing will be written */
     find_bytes(f);
     const int64_t n = to_come(f);
-    const double need = (double)n * (double)f->bytes;
+    const double all = (double)n * (double)f->bytes;
+    const double need = all < 9e18 ? all : 9e18; /* what an int64_t holds */
     char a[32], b[32], c[32];
     if (statvfs(f->above, &v) != 0) {
         rt_dry_add(d, "disk", RT_DRY_NOTE, "%.300s: %s: its room is not known", f->above,

@@ -48,10 +48,11 @@ void rt_due_begin(Rt *rt)
     RtState *st = rt->state;
     const double until =
         st->flags.stop_seconds - save_seconds(st->checkpoint) - spare_seconds;
+    const int64_t from = st->flags.started_ns + (int64_t)(1e9 * until);
     int64_t before = atomic_load(&st->gives_way_ns);
-    if (st->flags.stop_seconds > 0 && before != NOW)
+    if (st->flags.stop_seconds > 0 && before != NOW) /* `from` may be before the boot */
         atomic_compare_exchange_strong(&st->gives_way_ns, &before,
-                                       st->flags.started_ns + (int64_t)(1e9 * until));
+                                       from > NOW ? from : NOW);
 }
 
 void rt_due_writes(const Rt *rt)
@@ -208,6 +209,7 @@ void rt_update_gate(Rt *rt)
     const RtState *st = rt->state;
     if (st->skipped_in_a_row <= rt->trainer->max_skipped)
         return;
+    atomic_store(&rt->state->gives_way_ns, NOW); /* that save does not wait for digests */
     if (st->checkpoint != NULL)
         rt_snapshot_join(rt);
     if (rt->rank != 0)

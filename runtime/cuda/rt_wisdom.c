@@ -20,10 +20,12 @@
 #include "job/rt_out.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -302,10 +304,26 @@ static int keep_old(Out *o, char *text, const char *key, const RtChoice *choices
     return kept;
 }
 
+/* Of the file's folder, as the file is replaced: two trainers that write sections of two
+ * GPUs wait for each other. -1: the filesystem has no locks. */
+static int lock_folder(void)
+{
+    char folder[sizeof wisdom.path];
+    snprintf(folder, sizeof folder, "%s", wisdom.path);
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL)
+        slash[slash == folder] = '\0';
+    const int fd = open(slash != NULL ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd >= 0 && flock(fd, LOCK_EX) != 0 && errno == EINTR) {
+    }
+    return fd;
+}
+
 void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
 {
     Out o = {.rt = rt};
     int kept = 0;
+    const int lock = lock_folder();
     static RtOutput out;
     char key[KEY_BYTES], *old = read_text(rt);
     key_of(rt, key);
@@ -334,5 +352,7 @@ void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
         rt_fail(rt, RT_EXIT_ERROR, "%s cannot be written: %s", wisdom.path,
                 rt_output_reason());
     }
+    if (lock >= 0)
+        close(lock);
     free(o.text);
 }

@@ -45,10 +45,11 @@ bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t 
 /* ---- rt_digest.c, rt_changed.c, rt_record.c: the content of the data ------------- */
 
 /* Collective. open: hashes small data, starts on the rest. step: after each step, until
- * all is known. settle: before a checkpoint is written, waits for the digests unless a
- * signal came. Any mismatch ends the run. */
+ * all is known; true: the held-out data are not those of the checkpoint that the run resumed
+ * from. settle: before a checkpoint is written, waits for the digests unless a signal came. close:
+ * does not wait. Any other mismatch ends the run. */
 void rt_digest_open(Rt *rt);
-void rt_digest_step(Rt *rt);
+bool rt_digest_step(Rt *rt);
 void rt_digest_settle(Rt *rt);
 void rt_digest_close(Rt *rt);
 void rt_digest_print(const Rt *rt, FILE *out);

@@ -271,8 +271,8 @@ static void compare_with_checkpoint(RtDigests *d)
                 "%s; restore them, or continue with the new ones by --accept-data",
                 d->was_in, error);
     }
-    if (rt_record_differs(d->rt, "eval", &d->was_eval, true, error) &&
-        !atomic_exchange(&d->warned, true))
+    d->other_eval = rt_record_differs(d->rt, "eval", &d->was_eval, true, error);
+    if (d->other_eval && !atomic_exchange(&d->warned, true))
         rt_record_warn_eval(error, d->was_in);
 }
 
@@ -469,18 +469,21 @@ void rt_digest_open(Rt *rt)
 
 /* ---- the run --------------------------------------------------------------------- */
 
-void rt_digest_step(Rt *rt)
+bool rt_digest_step(Rt *rt)
 {
     RtDigests *d = rt->state->digests;
     if (!d->pending || !is_all_known(d, rt_sum_words))
-        return;
+        return false;
     d->pending = false;
     end_thread(d);
     conclude(d, rt_sum_words);
+    uint64_t other_eval = d->other_eval;
+    rt_sum_words(rt, &other_eval, 1);
     if (rt->rank == 0 && rt->state->flags.verbose) {
         printf("all data are hashed, after %.0f s:\n", rt_clock() - d->began_seconds);
         rt_digest_print(rt, stdout);
     }
+    return other_eval != 0;
 }
 
 /* Only progress counts as a move, so that watchers notice a stall. */
@@ -517,8 +520,11 @@ void rt_digest_settle(Rt *rt)
     }
 }
 
+/* Its thread may be in a read that takes minutes: the end of the process stops it. */
 void rt_digest_close(Rt *rt)
 {
     RtDigests *d = rt->state->digests;
-    end_thread(d);
+    atomic_store(&d->stop, true);
+    if (d->threaded)
+        pthread_detach(d->thread);
 }

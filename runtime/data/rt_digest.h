@@ -80,7 +80,7 @@ typedef struct RtDigests {
     /* Not all digests are known on all ranks, or compared: for the steps, and for saves, which may
      * run on other threads. */
     bool pending, save_pending;
-    _Atomic bool warned; /* about held-out data */
+    _Atomic bool other_eval, warned; /* rank 0: about held-out data */
     double began_seconds;
     int64_t epoch;
     /* rank 0: what the checkpoint that the run resumes from records, until it is compared */

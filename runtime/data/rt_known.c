@@ -15,6 +15,7 @@
  *    ago, or that has unwritten pages, is not cached, because its next change may get the
  *    same time. */
 #define _GNU_SOURCE
+#include "job/rt_door.h"
 #include "job/rt_file.h"
 #include "data/rt_digest.h"
 
@@ -131,7 +132,7 @@ static char *load(const Cache *c, int64_t *bytes)
             "has a second name, so it is not read: the data are hashed again",
             c->path);
     } else if (s.st_size > 0 && s.st_size <= MOST_BYTES) {
-        text = malloc((size_t)s.st_size);
+        text = calloc((size_t)s.st_size + 1, 1);
         if (text != NULL && !rt_file_read(fd, c->path, text, s.st_size, 0, error)) {
             free(text);
             text = NULL;
@@ -191,7 +192,11 @@ static int sift(char *text, int64_t *bytes, RtKnown **sorted, int n)
 static void write_anew(const Cache *c, const char *text, int64_t bytes)
 {
     char part[64], error[RT_ERROR_BYTES];
-    snprintf(part, sizeof part, "%s.%ld", file_name, (long)getpid());
+    unsigned char random[8] = {0};
+    char letters[2 * sizeof random + 1];
+    rt_random_bytes(random, sizeof random); /* numbers of processes are not unique */
+    rt_hex(random, sizeof random, letters);
+    snprintf(part, sizeof part, "%s.%s", file_name, letters);
     const int fd = openat(c->folder, part,
                           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)

@@ -3,8 +3,9 @@
  * the record of a checkpoint. Out: such a record; whether both have the same content.
  *
  * The content decides, file by file in the order in which samples come from them; names
- * are for messages. Unknown digests, as in a save that a signal requested before all was
- * hashed, are not compared. */
+ * are for messages. A save that a signal requested before all was hashed records what the
+ * checkpoint before it did, which is still to be compared. Unknown digests are not
+ * compared. */
 #include "job/rt_file.h"
 #include "data/rt_digest.h"
 
@@ -89,6 +90,23 @@ static void plain_name(char *out, const char *path)
     out[n] = '\0';
 }
 
+/* The digest of a part, or, until it is known, that of the checkpoint before; false:
+ * there is none. */
+static bool digest_to_write(const RtDigests *d, const char *flag, int file, int k,
+                            uint64_t *digest)
+{
+    const int part = first_part(d->rt->state, flag) + RT_PARTS * file + k;
+    const RtRecords *was = strcmp(flag, "data") == 0 ? &d->was_data : &d->was_eval;
+    if (rt_digest_known(d, part)) {
+        *digest = atomic_load(&d->table->entry[part].sum);
+        return !atomic_load(&d->part[part].unsure);
+    }
+    if (file >= was->n || !was->file[file].known[k])
+        return false;
+    *digest = was->file[file].digest[k];
+    return true;
+}
+
 static void write_files(const Rt *rt, const char *flag, FILE *f)
 {
     const RtTokens *tokens = tokens_of(rt->state, flag);
@@ -101,15 +119,14 @@ static void write_files(const Rt *rt, const char *flag, FILE *f)
         fprintf(f, "%s\n    {\"name\": \"%s\", \"tokens\": %lld, \"width\": %d",
                 i > 0 ? "," : "", name, (long long)file->tokens, file->width);
         for (int k = 0; k < RT_PARTS; k++) {
-            const int part = first_part(rt->state, flag) + RT_PARTS * i + k;
-            const RtDataPart *p = &d->part[part];
-            if (p->map->at == NULL)
+            const RtMapped *map =
+                d->part[first_part(rt->state, flag) + RT_PARTS * i + k].map;
+            uint64_t digest;
+            if (map->at == NULL)
                 continue;
-            fprintf(f, ", \"%s\": %lld", byte_keys[k], (long long)p->map->bytes);
-            if (rt_digest_known(d, part) && !atomic_load(&p->unsure)) {
-                fprintf(f, ", \"%s\": \"%016llx\"", keys[k],
-                        (unsigned long long)atomic_load(&d->table->entry[part].sum));
-            }
+            fprintf(f, ", \"%s\": %lld", byte_keys[k], (long long)map->bytes);
+            if (digest_to_write(d, flag, i, k, &digest))
+                fprintf(f, ", \"%s\": \"%016llx\"", keys[k], (unsigned long long)digest);
         }
         fprintf(f, "}");
     }

@@ -170,7 +170,12 @@ bool rt_mapped_open(RtMapped *m, const char *name, char *error)
     if (fd < 0)
         return rt_tokens_wrong(error, "%s: %s", name, strerror(errno));
     const bool clean = is_clean(fd);
-    if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size == 0) {
+    if (fstat(fd, &s) != 0) {
+        const int reason = errno;
+        close(fd);
+        return rt_tokens_wrong(error, "%s: %s", name, strerror(reason));
+    }
+    if (!S_ISREG(s.st_mode) || s.st_size == 0) {
         close(fd);
         return rt_tokens_wrong(
             error, "%s: %s", name,
@@ -508,8 +513,10 @@ bool rt_token_is_target(const RtTokenFile *f, int64_t i)
 static int64_t document_start(const RtTokenFile *f, int64_t k)
 {
     const int64_t sequence = signed_at(f->bounds + 8 * k, 8);
-    return sequence < f->sequences ? signed_at(f->pointers + 8 * sequence, 8) / f->width
-                                   : f->tokens;
+    /* It was checked, and the file may have been overwritten since: see rt_changed.c. */
+    return sequence < 0              ? 0
+           : sequence < f->sequences ? signed_at(f->pointers + 8 * sequence, 8) / f->width
+                                     : f->tokens;
 }
 
 int64_t rt_token_next_bound(const RtTokenFile *f, int64_t i)

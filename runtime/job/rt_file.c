@@ -104,6 +104,7 @@ bool rt_file_read(int fd, const char *path, void *data, int64_t bytes, int64_t a
         if (n == 0) {
             snprintf(error, RT_ERROR_BYTES, "read %s: it ends at byte %lld", path,
                      (long long)at);
+            errno = ENODATA;
             return false;
         }
         p += n;
@@ -168,8 +169,11 @@ static bool make_one(const char *path, char *error)
     struct stat s;
     char above[RT_PATH_BYTES];
     if (mkdir(path, 0777) != 0) {
-        return (errno == EEXIST && stat(path, &s) == 0 && S_ISDIR(s.st_mode)) ||
-               rt_file_error(error, "mkdir", path);
+        const int reason = errno;
+        if (reason == EEXIST && stat(path, &s) == 0 && S_ISDIR(s.st_mode))
+            return true;
+        errno = reason; /* and not that a link leads nowhere */
+        return rt_file_error(error, "mkdir", path);
     }
     snprintf(above, sizeof above, "%s", path); /* its name must be durable, too */
     char *slash = strrchr(above, '/');

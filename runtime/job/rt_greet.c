@@ -152,8 +152,10 @@ static bool ready(int socket, short events, int64_t until_ns)
         const int n = poll(&p, 1, left <= 0 ? 0 : left < 1000000 ? (int)left : 1000000);
         if (n != 0 && (n > 0 || errno != EINTR))
             return n > 0;
-        if (n == 0 && left <= 0)
+        if (n == 0 && left <= 0) {
+            errno = ETIMEDOUT;
             return false;
+        }
     }
 }
 

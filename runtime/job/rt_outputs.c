@@ -6,6 +6,7 @@
  * any other file belongs to someone else, and stays unless --force is given. Devices
  * and pipes are accepted. Files that are written in one go are either complete or
  * unchanged. */
+#include "job/rt_door.h"
 #include "job/rt_out.h"
 
 #include <ctype.h>
@@ -341,6 +342,8 @@ void rt_outputs_spare(const Rt *rt)
             refuse(rt, &named[i], "--init reads that file: name another one");
         if (is_of(named[i].path, f->secret, true))
             refuse(rt, &named[i], "--secret reads that file: name another one");
+        if (is_of(named[i].path, f->kernels, true))
+            refuse(rt, &named[i], "--kernels reads that file: name another one");
     }
 }
 
@@ -417,12 +420,15 @@ bool rt_output_begin(RtOutput *o, const char *path, const char *begins)
         return begin_stream(o, path);
     if (!follow(path, o->path))
         return false;
-    if (snprintf(o->part, sizeof o->part, "%s.%ld.part", o->path, (long)getpid()) >=
+    unsigned char random[8] = {0}; /* numbers of processes are not unique in containers */
+    char letters[2 * sizeof random + 1];
+    rt_random_bytes(random, sizeof random);
+    rt_hex(random, sizeof random, letters);
+    if (snprintf(o->part, sizeof o->part, "%s.%s.part", o->path, letters) >=
         (int)sizeof o->part) {
         errno = ENAMETOOLONG;
         return false;
     }
-    unlink(o->part); /* left by an earlier process with the same number */
     const int fd = open(o->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                         there ? s.st_mode & 0777 : 0666);
     o->f = fd >= 0 ? fdopen(fd, "w") : NULL;

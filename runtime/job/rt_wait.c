@@ -85,14 +85,15 @@ static void hear_out(const RtShared *shared)
         nap();
 }
 
+/* The failing rank may still write a line that its reader takes late. If it has died, or
+ * stands still, a watcher sets `abort`. */
 void rt_leave(const Rt *rt)
 {
     const RtShared *shared = rt->state->shared;
-    for (int i = 0; i < 500 && atomic_load(&shared->abort) == 0; i++)
+    while (atomic_load(&shared->abort) == 0)
         nap();
     hear_out(shared);
-    const int code = atomic_load(&shared->abort);
-    _exit(code != 0 ? code : RT_EXIT_ERROR);
+    _exit(atomic_load(&shared->abort));
 }
 
 /* torchrun names a file for this and displays its contents. */
@@ -117,6 +118,10 @@ void rt_fail(const Rt *rt, int code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text + head, sizeof text - (size_t)head, fmt, ap);
     va_end(ap);
+    if (shared == NULL) { /* --dry-run, before there are ranks */
+        rt_say("%s", text);
+        _exit(code);
+    }
     int none = 0;
     atomic_fetch_add(&shared->telling, 1); /* so that it is not killed before that */
     if (atomic_compare_exchange_strong(&shared->abort, &none, code)) {

@@ -50,7 +50,7 @@ static void line_lost(Rt *rt)
 
 /* Where the lines of steps after `step` start: they will be written again. An incomplete
  * last line, left by a crash, is dropped with them. The record of a run stays if some of
- * its steps do. */
+ * its steps do. -1 with errno: it cannot be read. */
 static long lines_end(FILE *f, int64_t step)
 {
     static const char record[] = "{\"run\": ";
@@ -66,26 +66,38 @@ static long lines_end(FILE *f, int64_t step)
             break;
         end = ftell(f);
     }
+    if (bytes < 0 && !feof(f)) /* memory has ended, or the disk fails */
+        end = -1;
     free(line);
     return end;
 }
 
-/* A resumed run appends to its log, if that is a file. */
+/* The log of a resumed run, at the place where it goes on; NULL with errno. */
+static FILE *open_again(const RtState *st)
+{
+    FILE *f = fopen(st->flags.log, "r+e");
+    const long end = f != NULL ? lines_end(f, st->first_step) : -1;
+    if (end >= 0 && fseek(f, end, SEEK_SET) == 0 && ftruncate(fileno(f), end) == 0)
+        return f;
+    const int reason = errno;
+    if (f != NULL)
+        fclose(f);
+    errno = reason;
+    return NULL;
+}
+
+/* A resumed run appends to its log, if that is a file. One that cannot be opened now is
+ * not begun anew: it has the lines of weeks. */
 static void open_log(Rt *rt)
 {
     RtState *st = rt->state;
     struct stat s;
-    const bool has_lines = stat(st->flags.log, &s) == 0 && S_ISREG(s.st_mode);
-    st->log = st->first_step > 0 && has_lines ? fopen(st->flags.log, "r+e") : NULL;
-    if (st->log != NULL) {
-        const long end = lines_end(st->log, st->first_step);
-        if (fseek(st->log, end, SEEK_SET) != 0 || ftruncate(fileno(st->log), end) != 0)
-            log_failed(rt);
-        return;
-    }
-    st->log = stat(st->flags.log, &s) == 0 && !S_ISREG(s.st_mode)
+    const bool there = stat(st->flags.log, &s) == 0, unknown = !there && errno != ENOENT;
+    st->log = unknown ? NULL
+              : there && !S_ISREG(s.st_mode)
                   ? rt_lines_open(rt, st->flags.log, &st->log_lines)
-                  : fopen(st->flags.log, "we");
+              : there && st->first_step > 0 ? open_again(st)
+                                            : fopen(st->flags.log, "we");
     if (st->log == NULL)
         log_failed(rt);
 }

@@ -195,6 +195,41 @@ much_ends() { # WHAT: it ends the run, which does not wait for the rest
         "$(grep -c '"bytes": 16777216}' "$dd"/ck/step-*/train_state.json)" = 1
 }
 
+# Runs that end before all is hashed, one after the other: each records what the first had, until
+# one compares it.
+much_short() {
+    local n
+    rm -rf "$dd/ck" "$XDG_CACHE_HOME/fsdpgen"
+    cp -r "$dd/ck.want" "$dd/ck"
+    flip "$big" 9000000
+    for n in 1 2; do
+        SLOW=5000000 "$WORK/broken/trainer" --data "$big" --threads 1 --steps 1000000 --checkpoint "$dd/ck" \
+            --resume --stop-after 3s >"$WORK/running.out" 2>"$WORK/running.err"
+        check "a short run after a change of the data ends ($n)" test $? = 75
+        check "it records what the run before did ($n)" test "$(digest_in_state big.txt "$dd/ck" | sort -u)" = "$want"
+    done
+    rm -rf "$XDG_CACHE_HOME/fsdpgen"
+    on "$big" run broken 100000 --checkpoint "$dd/ck" --resume
+    check 'a longer run finds out' grep -q 'all data are hashed now, and they differ from those of step' \
+        "$WORK/broken.err"
+    flip "$big" 9000000
+}
+
+# Held-out data that are found to be others when a run has gone on for a while.
+much_held_out() {
+    local held=$dd/held.txt ck=$dd/ck.held
+    head -c 8000000 "$big" >"$held"
+    rm -rf "$ck" "$XDG_CACHE_HOME/fsdpgen"
+    on "$big" run broken 2 --checkpoint "$ck" --eval "$held" --eval-every 1 --eval-sequences 2 --keep-best ||
+        bad 'held-out data' "$WORK/broken.err"
+    flip "$held" 7000000
+    rm -rf "$XDG_CACHE_HOME/fsdpgen"
+    SLOW=100000 on "$big" run broken 400 --checkpoint "$ck" --eval "$held" --eval-every 1 --eval-sequences 2 \
+        --keep-best --resume
+    check 'other held-out data: the search for the best step restarts when they are known' \
+        grep -q 'the search for the best step restarts' "$WORK/broken.err"
+}
+
 # Nothing is hashed at once, and each chunk takes its time, in 16 MiB that are made of the licence.
 much() {
     local big=$dd/big.txt want began
@@ -219,6 +254,11 @@ much() {
     much_ends 'a signal'
     on "$big" run broken $((10#$(ls "$dd/ck" | tail -c 9) + 2)) --checkpoint "$dd/ck" --resume ||
         bad 'a run goes on from there' "$WORK/broken.err"
+    much_short
+    SLOW=5000000 timeout 60 "$WORK/broken/trainer" --data "$big" --threads 1 --steps 3 --deadline 2 \
+        >"$WORK/running.out" 2>"$WORK/running.err"
+    check 'a run that is complete does not wait for hashes' test $? = 0
+    much_held_out
     flip "$big" 9000000
     on "$big" run broken 100000 --checkpoint "$dd/ck.want" --resume
     check 'a run that went on finds out later' grep -q \
