@@ -184,7 +184,8 @@ toy_kills() {
 # to end, or where it comes late to its failure.
 toy_tells() {
     toy_late "a rank that is slow to tell" job/rt_wait.c 's/^        rt_say("%s", text); .*/        sleep(2);\n&/'
-    toy_late "a rank that comes late to its failure" checkpoint/rt_due.c 's/^    rt_fail(rt, RT_EXIT_GATE,/    sleep(6);\n&/'
+    toy_late "a rank that comes late to its failure" checkpoint/rt_due.c \
+        's/^    rt_fail(rt, RT_EXIT_GATE,/    for (const double from = rt_clock(); rt_clock() < from + 6;) {\n    }\n&/'
 }
 
 toy_late() { # WHAT FILE SED: the toy with this file edited so fails as it should
