@@ -27,7 +27,7 @@ typedef struct Key {
 
 #define FSDP "fsdp_config"
 #define PARALLEL "parallelism_config"
-#define LAUNCH "the trainer starts its ranks, or takes the launcher's environment"
+#define BY_HAND "; the import refuses more than 1 and says what to write"
 
 static const Key keys[] = {
     {FSDP, "fsdp_version", WORD, "1|2|", NULL, NULL, "both are read"},
@@ -36,7 +36,9 @@ static const Key keys[] = {
      "`strategy`, and `mesh` of `num_processes` ranks: all in `shard`; NO_SHARD: all in "
      "`replicate`; HYBRID: a shard group for each of `num_machines`"},
     {FSDP, "fsdp_reshard_after_forward", TEXT, NULL, NULL, NULL,
-     "version 2: `strategy = \"full_shard\"` if true, `\"shard_grad_op\"` if false"},
+     "version 1: the word of `fsdp_sharding_strategy`, which `accelerate config` writes "
+     "here since 2025; version 2: `strategy = \"full_shard\"` if true, "
+     "`\"shard_grad_op\"` if false"},
     {FSDP, "fsdp_auto_wrap_policy", WORD,
      "TRANSFORMER_BASED_WRAP|SIZE_BASED_WRAP|NO_WRAP|", NULL, NULL,
      "`wrap`: `per_block(1)`, `by_size(fsdp_min_num_params)`, `root_only`"},
@@ -63,15 +65,15 @@ static const Key keys[] = {
      "`mesh.shard`"},
     {PARALLEL, "parallelism_config_tp_size", COUNT, NULL, "1",
      "set it to 1, then write parts.tensor and mesh.tensor (docs/parallelism.md)",
-     "`mesh.tensor`, with `parts.tensor`: [tensor parallelism](parallelism.md)"},
+     "`mesh.tensor`, with `parts.tensor`: [tensor parallelism](parallelism.md)" BY_HAND},
     {PARALLEL, "parallelism_config_cp_size", COUNT, NULL, "1",
      "set it to 1, then write parts.context and mesh.context (docs/parallelism.md)",
      "`mesh.context`, with `parts.context`: [context "
-     "parallelism](parallelism.md#a-sequence-in-parts)"},
+     "parallelism](parallelism.md#a-sequence-in-parts)" BY_HAND},
     {PARALLEL, "parallelism_config_sp_size", COUNT, NULL, "1",
      "set it to 1, then write parts.context and mesh.context (docs/parallelism.md)",
      "`mesh.context`, with `parts.context`: [context "
-     "parallelism](parallelism.md#a-sequence-in-parts)"},
+     "parallelism](parallelism.md#a-sequence-in-parts)" BY_HAND},
     {PARALLEL, "parallelism_config_cp_backend", TEXT, NULL, NULL, NULL, NULL},
     {PARALLEL, "parallelism_config_cp_comm_strategy", TEXT, NULL, NULL, NULL, NULL},
     {PARALLEL, "parallelism_config_sp_backend", TEXT, NULL, NULL, NULL, NULL},
@@ -80,7 +82,9 @@ static const Key keys[] = {
      NULL},
     {PARALLEL, "parallelism_config_sp_attn_implementation", TEXT, NULL, NULL, NULL, NULL},
     {"", "compute_environment", TEXT, NULL, "LOCAL_MACHINE",
-     "only local machines and clusters are known here", LAUNCH},
+     "only local machines and clusters are known here",
+     "must be `LOCAL_MACHINE`: the trainer starts its ranks, or takes the launcher's "
+     "environment"},
     {"", "distributed_type", TEXT, NULL, "FSDP",
      "this reads FSDP's configuration; of plain data parallelism the whole is mesh = { "
      "replicate = N }, strategy = \"no_shard\"",
