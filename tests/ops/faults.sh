@@ -43,7 +43,8 @@ fault() {
             --only "${5:-$1}" --cases $cases >"$work/log" 2>&1 || found=1
         [ $found -eq 1 ] || [ -z "$3" ] && break
     done
-    if [ -n "$3" ] && [ $found -eq 1 ] && ! grep -q FAIL "$work/log"; then # ended before any test
+    # ended before any test, and not because the rules of the op contradict each other
+    if [ -n "$3" ] && [ $found -eq 1 ] && ! grep -qE "FAIL|: error: op $1: " "$work/log"; then
         echo "faults: $1: $4: another end:"
         tail -n 5 "$work/log"
         missed=$((missed + 1))
@@ -57,7 +58,7 @@ fault() {
         tail -n 5 "$work/log"
         missed=$((missed + 1))
     else
-        echo "found: $1: $4 ($(grep -m 1 FAIL "$work/log"))"
+        echo "found: $1: $4 ($(grep -m 1 -E "FAIL|: error: op $1: " "$work/log"))"
     fi
 }
 
