@@ -9,23 +9,49 @@ machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p;T;q' /proc/cpuinfo), 
     cc -dumpfullversion -dumpversion)"
 declare -A counted=() # name: row; of this code, with nothing failed
 
-# What not every suite reads: suites that no other reads, pages, and measured speeds.
-alone="aarch64 emit fuzz hf house matrix mistakes pages shell threads tune"
-pages="docs README.md CHANGELOG.md tests/README.md"
+# What not every suite reads: pages, measured speeds, and of tests/ what its files do not name.
+pages="docs README.md CHANGELOG.md"
 speeds=tests/bench/RESULTS.md
 readers_of_pages=" house pages report shell tokenize "
 readers_of_speeds=" house pages plan "
+declare -A named_by=() # suite: what it reads of tests/, as words
+
+# find_named SUITE: its folder, what its files name of tests/ (of a program that is built there, the
+# folder), and what those name.
+find_named() {
+    local -A seen=()
+    local queue=("tests/$1") path file word
+    while [ ${#queue[@]} -gt 0 ]; do
+        path=${queue[0]}
+        queue=("${queue[@]:1}")
+        [ -z "${seen[$path]:-}" ] || continue
+        seen[$path]=1
+        while read -r file; do
+            while read -r word; do
+                word=tests/${word#*/}
+                word=${word%[./]}
+                while [ "$word" != tests ] && [ ! -e "$word" ]; do word=$(dirname "$word"); done
+                [ "$word" = tests ] || queue+=("$word")
+            done < <(sed '/^ *#\|^# \|^ \*\|^\/\*/d; s/ # .*//' "$file" | # without comments
+                grep -aoE '(tests|\.\.)/[a-z0-9_][A-Za-z0-9_./-]*' | sort -u)
+        done < <(git ls-files -- "$path")
+    done
+    named_by[$1]="${!seen[*]}"
+}
 
 is_this_code() { # COMMIT SUITE
-    local but=(":!$results") word
+    local but=(":!$results") of=(tests) word
     [[ $readers_of_speeds = *" $2 "* ]] || but+=(":!$speeds")
-    for word in $pages; do
-        [[ $readers_of_pages = *" $2 "* ]] || but+=(":!$word")
-    done
-    for word in $alone; do
-        [[ $2 = house || $2 = "$word" ]] || but+=(":!tests/$word")
-    done
-    git diff --quiet "$1" HEAD -- . "${but[@]}" 2>/dev/null
+    if [[ $readers_of_pages != *" $2 "* ]]; then
+        but+=(":!tests/README.md")
+        for word in $pages; do but+=(":!$word"); done
+    fi
+    if [ "$2" != ctest ] && [ "$2" != house ]; then # these read all of tests/
+        [ -n "${named_by[$2]:-}" ] || find_named "$2"
+        read -ra of <<<"tests/*.sh tests/cc_cached ${named_by[$2]}"
+    fi
+    git diff --quiet "$1" HEAD -- . ":!tests" "${but[@]}" 2>/dev/null &&
+        git diff --quiet "$1" HEAD -- "${of[@]}" "${but[@]}" 2>/dev/null
 }
 
 is_counted() { [ -n "${counted[$1]:-}" ]; }
