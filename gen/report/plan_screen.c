@@ -258,7 +258,8 @@ static void print_model(Gen *g, Text *t)
 
     text_printf(t, "%s, %s parameters on %" PRId64 " %s%s", m->arch,
                 show_many(g, (double)plan_params(g)), m->mesh.world_size,
-                m->gpu ? m->gpu : "CPU rank", m->gpu || m->mesh.world_size == 1 ? "" : "s");
+                m->gpu ? m->gpu : "CPU rank",
+                m->gpu || m->mesh.world_size == 1 ? "" : "s");
     if (m->mesh.world_size > 1)
         text_printf(t, " (%s), %s", plan_mesh_text(g), strategy_name(m->strategy));
     if (m->net.nodes > 1)

@@ -85,8 +85,8 @@ static void hear_out(const RtShared *shared)
         nap();
 }
 
-/* The failing rank may still write a line that its reader takes late. If it has died, or
- * stands still, a watcher sets `abort`. */
+/* The failing rank may still write a line that its reader takes late. If it has died or
+ * hangs, a watcher sets `abort`. */
 void rt_leave(const Rt *rt)
 {
     const RtShared *shared = rt->state->shared;

@@ -87,7 +87,7 @@ static FILE *open_again(const RtState *st)
 }
 
 /* A resumed run appends to its log, if that is a file. One that cannot be opened now is
- * not begun anew: it has the lines of weeks. */
+ * not emptied: it may have the lines of weeks. */
 static void open_log(Rt *rt)
 {
     RtState *st = rt->state;
