@@ -160,6 +160,22 @@ static OptionsFound check_options(OptionReader *r, Options *opt)
     return check_forms(r, opt);
 }
 
+/* A text as Lua writes it. */
+static const char *in_quotes(Gen *g, const char *s)
+{
+    Text t = {.g = g};
+
+    text_add(&t, "\"", 1);
+    for (; *s; s++)
+        text_printf(&t,
+                    strchr("\"\\", *s)       ? "\\%c"
+                    : (unsigned char)*s < 32 ? "\\%03d"
+                                             : "%c",
+                    *s);
+    text_add(&t, "\"", 1);
+    return t.s;
+}
+
 /* Options that are fields: as if --set named them last. */
 static void add_sets(Gen *g, Options *opt)
 {
@@ -167,7 +183,8 @@ static void add_sets(Gen *g, Options *opt)
         *gen_push(g, &opt->sets) =
             gen_printf(g, "target.nodes=%lld", (long long)opt->nodes);
     if (opt->fabric)
-        *gen_push(g, &opt->sets) = gen_printf(g, "target.fabric=%s", opt->fabric);
+        *gen_push(g, &opt->sets) =
+            gen_printf(g, "target.fabric=%s", in_quotes(g, opt->fabric));
 }
 
 static OptionsFound read_options(OptionReader *r, Gen *g)

@@ -144,6 +144,15 @@ static int diag_order(const void *pa, const void *pb)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
+/* As they were reported. The places of a description do not count: the resolved one,
+ * which makes the same trainer, has others. */
+static int by_time(const void *pa, const void *pb)
+{
+    const Diag *a = pa, *b = pb;
+
+    return a->order < b->order ? -1 : a->order > b->order;
+}
+
 static bool source_line(Gen *g, Pos pos, const char **line, size_t *bytes)
 {
     for (int i = 0; i < base_of(g)->diags->sources.count; i++) {
@@ -254,6 +263,8 @@ void diag_print(Gen *g)
         else
             left++;
     }
+    if (d->list.count)
+        qsort(d->list.items, (size_t)d->list.count, sizeof *d->list.items, by_time);
     if (left && !base_of(g)->silent)
         text_printf(&out, "fsdpgen: %d more messages are not shown\n", left);
     if (out.len) {

@@ -281,13 +281,14 @@ static void parse_field(Lexer *x, LexTable *t, int *items)
     } else if (is(first,
                   "[")) { /* ["key"] = or [1] =; other computed keys have no name */
         const Tok *key = second;
+        const bool alone = is(tok(x, x->at + 2), "]") && key->kind != TOK_NAME;
 
         while (tok(x, x->at)->kind != TOK_END && !is(tok(x, x->at), "]"))
             x->at++;
         x->at += 2;
-        if (key->kind == TOK_STRING && key->n >= 2)
+        if (alone && key->kind == TOK_STRING && key->n >= 2)
             f.key = gen_strndup(x->g, key->s + 1, key->n - 2);
-        else
+        else if (alone)
             f.key = gen_strndup(x->g, key->s, key->n);
     } else {
         f.index = ++*items;

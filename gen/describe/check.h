@@ -27,6 +27,7 @@ typedef struct Site {
     const Tag *tag; /* if the value is a record; else NULL */
 } Site;
 
+void check_mark_usual(Gen *g, const char *path); /* the value of the field is its default */
 void check_error(Check *c, Pos pos, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 #define COMPLAIN(c, path, help, ...)                                                     \

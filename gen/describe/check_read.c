@@ -19,6 +19,21 @@ static const Place *find_place(Gen *g, const char *path)
     return found;
 }
 
+void check_mark_usual(Gen *g, const char *path)
+{
+    Place *p = (Place *)find_place(g, path);
+
+    if (p)
+        p->usual = true;
+}
+
+bool model_given(Gen *g, const char *path)
+{
+    const Place *p = g->loader ? find_place(g, path) : NULL;
+
+    return p && p->pos.line && !p->usual;
+}
+
 Pos model_pos(Gen *g, const char *path)
 {
     const Place *p = g->loader ? find_place(g, path) : NULL;

@@ -153,6 +153,35 @@ static void fill_table(Check *c, const Field *f, int resolved, bool sound)
     lua_settop(L, given);
 }
 
+/* Is the value on top that of the field's default? A table is if its fields are. */
+static bool is_usual(Check *c, const Field *f, const char *path, int resolved)
+{
+    lua_State *L = c->L;
+    const int value = lua_gettop(L);
+    bool same;
+
+    if (f->type == FIELD_TABLE) {
+        same = lua_istable(L, value);
+        for (int i = 0; same && i < f->fields->count; i++) {
+            const char *full = join(c->g, path, f->fields->items[i].name);
+
+            same = !place_of(c->g, full).line || !model_given(c->g, full);
+        }
+        return same;
+    }
+    if (f->default_ref == LUA_NOREF)
+        return false;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
+    same = !lua_isfunction(L, -1);
+    if (!same) {
+        push_so_far(c, resolved);
+        same = sandbox_status(L, lua_pcall(L, 2, 1, 0)) == LUA_OK;
+    }
+    same = same && lua_rawequal(L, value, -1);
+    lua_settop(L, value);
+    return same;
+}
+
 static void check_field(Check *c, const Field *f, const char *path, int raw, int resolved,
                         Site table, bool sound)
 {
@@ -162,8 +191,13 @@ static void check_field(Check *c, const Field *f, const char *path, int raw, int
     lua_pushstring(L, f->name);
     lua_rawget(L, raw);
     if (!lua_isnil(L, -1)) {
+        const int errors = c->errors;
+
         fill_table(c, f, resolved, sound);
         check_value(c, f, path, site);
+        if (sound && c->errors == errors && !sandbox_of(L)->expired &&
+            is_usual(c, f, path, resolved))
+            check_mark_usual(c->g, path);
     } else if (f->default_ref != LUA_NOREF) {
         lua_pop(L, 1);
         push_default(c, f, path, table, resolved, sound);

@@ -133,7 +133,7 @@ static bool check_int(Check *c, const Field *f, const char *path, Site site)
     lua_pushinteger(L, i);
     if (!check_range(c, f, path, site))
         return false;
-    if (f->power_of_two && (i & (i - 1)) != 0) {
+    if (f->power_of_two && (i < 1 || (i & (i - 1)) != 0)) {
         lua_Integer below = 1;
 
         while (below < i - below)
@@ -167,7 +167,7 @@ static bool check_number(Check *c, const Field *f, const char *path, Site site)
     return check_range(c, f, path, site);
 }
 
-static bool matches(Check *c, const char *pattern)
+static bool matches(Check *c, const char *pattern, const char *path, Site site)
 {
     lua_State *L = c->L;
     bool yes;
@@ -177,9 +177,13 @@ static bool matches(Check *c, const char *pattern)
     lua_remove(L, -2);
     lua_pushvalue(L, -2);
     lua_pushstring(L, pattern);
-    if (lua_pcall(L, 2, 1, 0) != LUA_OK)
-        sandbox_fault(L, pattern);
-    yes = !lua_isnil(L, -1);
+    yes = lua_pcall(L, 2, 1, 0) == LUA_OK;
+    if (!yes) /* a row of an architecture, whose pattern some texts never reach the end of
+               */
+        check_error(c, site.pos,
+                    "its row in the architecture needs one of Lua's patterns",
+                    "%s: pattern: %s", path, lua_tostring(L, -1));
+    yes = !yes || !lua_isnil(L, -1);
     lua_pop(L, 1);
     return yes;
 }
@@ -274,7 +278,7 @@ static bool check_string(Check *c, const Field *f, const char *path, Site site)
                     "%s: %s has %zu characters", path, check_show(c->g, -1), n);
         return false;
     }
-    if (strlen(s) != n || (f->pattern && !matches(c, f->pattern)) ||
+    if (strlen(s) != n || (f->pattern && !matches(c, f->pattern, path, site)) ||
         (f->forbid && strstr(s, f->forbid))) {
         check_error(
             c, site.pos,
@@ -566,7 +570,8 @@ void check_value(Check *c, const Field *f, const char *path, Site site)
 
     luaL_checkstack(L, 20, "check");
     if (site.written)
-        *gen_push(c->g, &c->ld->places) = (Place){gen_strdup(c->g, path), site.pos};
+        *gen_push(c->g, &c->ld->places) =
+            (Place){.path = gen_strdup(c->g, path), .pos = site.pos};
     good = good && check_typed(c, f, path, site) && is_only(c, f, path, site);
     /* Remove wrong values, so that nothing depends on them; of a table the good fields
      * remain. */

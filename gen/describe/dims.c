@@ -201,7 +201,7 @@ static void report_unread(Gen *g, const Fields *fields, const char *path, int gi
         int value = lua_gettop(L) + 1;
 
         lua_pushstring(L, f->name);
-        if (lua_rawget(L, given) != LUA_TNIL) {
+        if (lua_rawget(L, given) != LUA_TNIL && model_given(g, full)) {
             if (lua_getfield(L, read, f->name) == LUA_TNIL)
                 diag_add(g, DIAG_ERROR, place_of(g, full),
                          "leave it out, or let its build use it",

@@ -240,6 +240,11 @@ static Field read_row(Reader *r, const char *hash)
     f.more = get_text(r, "more");
     f.count = get_count(r, "count");
     read_later(r, &f);
+    if (r->plain && (f.kinds.count || f.later_kinds.count || f.number_makes))
+        luaL_error(r->L,
+                   "field '%s': only fields of the trainer have constructors" HELP
+                   "leave `kinds`, `later_kinds` and `number_makes` out",
+                   r->row);
     if (lua_getfield(r->L, -1, "fields") == LUA_TTABLE)
         f.fields = read_rows(r, lua_gettop(r->L), f.hash);
     lua_pop(r->L, 1);
@@ -345,6 +350,14 @@ bool is_identifier(const char *s, size_t n)
     return true;
 }
 
+bool size_is_written(const char *s)
+{
+    const char *unit = s + strspn(s, "0123456789.");
+
+    return unit > s && *unit && strchr("BKMGTkmgt", *unit) &&
+           strspn(unit, "BKMGTbkmgti") == strlen(unit);
+}
+
 int64_t size_parse(const char *s)
 {
     static const struct {
@@ -377,7 +390,7 @@ int64_t size_parse(const char *s)
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (!strcmp(s, units[i].name) && value > 0 &&
             value <= INT64_MAX / units[i].bytes && (scale == 1 || units[i].bytes > 1))
-            return value * units[i].bytes / scale;
+            return value * units[i].bytes >= scale ? value * units[i].bytes / scale : -1;
     return -1;
 }
 

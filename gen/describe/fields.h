@@ -114,6 +114,8 @@ Kinds kinds_read(Gen *g, lua_State *L, int index);
 bool is_identifier(const char *s, size_t n);
 /* "8GiB", "1.5 GB", "4096" in bytes; -1 if it is not a size. Fractions need a unit. */
 int64_t size_parse(const char *s);
+/* Is it meant as a size: a number and letters of a unit, which may be a wrong one: 8G? */
+bool size_is_written(const char *s);
 const Field *fields_find(const Fields *f, const char *name);
 bool kind_takes_list(const Kind *k); /* by_name { "a", "b" } */
 const Kind *kinds_find(const Kinds *k, const char *name);

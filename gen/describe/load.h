@@ -32,6 +32,7 @@ typedef struct Tag {
 typedef struct Place {
     const char *path;
     Pos pos;
+    bool usual; /* the value is the default: as if it was not given */
 } Place;
 
 typedef struct Set {

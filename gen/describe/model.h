@@ -179,6 +179,8 @@ static inline RankBits parts_all_group(const Model *m)
 
 /* Where a field was written; path: "optimizer.lr" or "model.heads". line 0: it is a default. */
 Pos model_pos(Gen *g, const char *path);
+/* Does the description give the field another value than its default? */
+bool model_given(Gen *g, const char *path);
 /* "parts.tensor" */
 const char *parts_field(Gen *g, PartsAxis axis);
 const char *parts_fields(Gen *g, const char *of); /* of the axes with parts: "mesh.tensor, mesh.context" */

@@ -132,6 +132,10 @@ static void write_table(Gen *g, Text *t, int depth, bool canonical)
     bool positional = tag && only_positional(L, tag->kind);
 
     luaL_checkstack(L, 5, "resolve");
+    if (tag && tag->kind && tag->kind->constant) { /* root_only */
+        text_printf(t, "%s", tag->name);
+        return;
+    }
     if (tag)
         text_printf(t, "%s%s", tag->name, positional ? "(" : " ");
     if (!positional)

@@ -77,16 +77,6 @@ static const char *outer_comma(const char *s)
     return NULL;
 }
 
-/* A size stands for itself, too: --set target.memory=8GiB. So does 8G, whose unit the
- * check of the field refuses. */
-static bool is_size(const char *value)
-{
-    const char *unit = value + strspn(value, "0123456789.");
-
-    return unit > value && *unit && strchr("BKMGTkmgt", *unit) &&
-           strspn(unit, "BKMGTbkmgti") == strlen(unit);
-}
-
 /* A function may have commas outside brackets. */
 static bool is_one_expression(Gen *g, const char *value)
 {
@@ -103,7 +93,9 @@ static bool evaluate(Gen *g, const Override *o)
     Text chunk = {.g = g};
     const char *comma = outer_comma(o->value);
 
-    if (is_bare_word(g, o->value) || is_size(o->value)) {
+    /* A size stands for itself, too: --set target.memory=8GiB. Of 8G, the check of the
+     * field refuses the unit. */
+    if (is_bare_word(g, o->value) || size_is_written(o->value)) {
         lua_pushstring(g->L, o->value);
         return true;
     }
@@ -292,13 +284,18 @@ static void apply_set(Gen *g, const char *text, int line, const LexFile *f)
 }
 
 /* The GPU that the last --set asks for; or NULL. */
-static const char *set_gpu(const Gen *g)
+static const char *set_gpu(Gen *g)
 {
     static const char gpu[] = "target.gpu=";
 
-    for (int i = g->opt.sets.count - 1; i >= 0; i--)
-        if (!strncmp(g->opt.sets.items[i], gpu, sizeof gpu - 1))
-            return g->opt.sets.items[i] + sizeof gpu - 1;
+    for (int i = g->opt.sets.count - 1; i >= 0; i--) {
+        const char *value = g->opt.sets.items[i] + sizeof gpu - 1;
+
+        if (strncmp(g->opt.sets.items[i], gpu, sizeof gpu - 1) != 0)
+            continue;
+        value += *value == '"';
+        return gen_strndup(g, value, strcspn(value, "\""));
+    }
     return NULL;
 }
 

@@ -34,6 +34,8 @@ static const char *json_number(Gen *g, double x)
 
 static bool is_plain(const char *s)
 {
+    if (strstr(s, "${")) /* of templates */
+        return false;
     for (; *s; s++)
         if (*s < 32 || *s > 126 || *s == '"' || *s == '\\')
             return false;

@@ -53,10 +53,16 @@ static bool is_sliding(const Config *c, const json_t *types, int64_t layer)
     return type != NULL && !strcmp(type, "sliding_attention");
 }
 
+/* No description has more blocks, and its check says so. */
+static int64_t layers_of(const Config *c)
+{
+    return min_i64(hf_int(c, "num_hidden_layers", -1), 1024);
+}
+
 int64_t hf_global_every(const Config *c)
 {
     const json_t *types = hf_member(c, "layer_types");
-    const int64_t layers = hf_int(c, "num_hidden_layers", -1);
+    const int64_t layers = layers_of(c);
     int64_t every = 0;
 
     if (!(c->family->bit & GEMMA) || hf_window(c) == 0)
@@ -80,7 +86,7 @@ int64_t hf_global_every(const Config *c)
 static int64_t gemma_window(const Config *c, int64_t window)
 {
     const json_t *types = hf_member(c, "layer_types");
-    const int64_t layers = hf_int(c, "num_hidden_layers", -1);
+    const int64_t layers = layers_of(c);
     int64_t sliding = 0;
 
     for (int64_t i = 0; i < layers; i++)

@@ -99,7 +99,8 @@ bool ops_map_expand(Gen *g, OpRule *op)
     int given = lua_gettop(L), map = ops_load_function(g, map_file);
     bool own;
 
-    lua_getfield(L, given, "backward");
+    lua_pushliteral(L, "backward");
+    lua_rawget(L, given);
     own = lua_toboolean(L, -1); /* false: it has no gradient */
     lua_pop(L, 1);
     lua_rawgeti(L, LUA_REGISTRYINDEX, map);

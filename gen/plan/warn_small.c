@@ -177,7 +177,7 @@ static void warn_no_chunks(Gen *g)
     const Model *m = &g->model;
     const Pos pos = model_pos(g, "loss.chunk_tokens");
 
-    if (!g->in_parts || !pos.line)
+    if (!g->in_parts || !model_given(g, "loss.chunk_tokens"))
         return;
     for (int k = 0; k < g->classes.count; k++)
         for (int n = 0; n < g->classes.items[k]->nodes.count; n++)

@@ -58,7 +58,7 @@ bool warn_sums_find(Gen *g, SumChoice *best)
             return true;
         best->sharded = false;
     }
-    for (int64_t leaves = model_pos(g, "leaves").line ? m->mesh.data_ranks : m->leaves;
+    for (int64_t leaves = model_given(g, "leaves") ? m->mesh.data_ranks : m->leaves;
          leaves <= policy_most_leaves(g); leaves *= 2) {
         const SumChoice c = {leaves, now.sharded};
 

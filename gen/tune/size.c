@@ -42,6 +42,7 @@ typedef struct Size {
 static int wrong(Gen *g, const char *help, const char *text)
 {
     diag_add(g, DIAG_ERROR, (Pos){0}, help, "size: %s", text);
+    g->base.exit_code = EXIT_USAGE;
     return diag_finish(g);
 }
 
@@ -205,7 +206,7 @@ static SizeRows make_rows(Size *z, Gen *own)
             continue;
         r = gen_push(own, &rows);
         r->gpu = at;
-        *gen_push(own, &r->described) = gen_printf(own, "target.gpu=%s", at);
+        *gen_push(own, &r->described) = gen_printf(own, "target.gpu=\"%s\"", at);
         *gen_push(own, &r->recomputed) = r->described.items[0];
         *gen_push(own, &r->recomputed) = "recompute=auto";
     }

@@ -73,6 +73,7 @@ static int wrong_word(Tune *t, const char *word, const char *why)
         t->g, DIAG_ERROR, (Pos){0},
         "write FIELD=A,B,C: `fsdpgen tune MODEL.lua wrap=1,2,4 recompute=none,block`",
         "tune: %s: %s", word, why);
+    t->g->base.exit_code = EXIT_USAGE;
     return diag_finish(t->g);
 }
 

@@ -67,6 +67,22 @@ static bool is_word(Gen *g, const char *s)
     return !known && !kinds_find(&g->loader->kinds, name);
 }
 
+/* --set takes a number for some tables: prefetch = 2, wrap = 4. Fields of it can be set
+ * when it is a table. */
+static void expand_number(Gen *g, Text *to, const char *path)
+{
+    const Field *f = fields_find(g->loader->trainer, path);
+
+    if (!f || !(f->number_makes || f->number_sets.count))
+        return;
+    text_printf(to, "if type(t.%s) == \"number\" then t.%s = %s", path, path,
+                f->number_makes ? gen_printf(g, "%s(t.%s)", f->number_makes, path)
+                                : "{ ");
+    for (int i = 0; !f->number_makes && i < f->number_sets.count; i++)
+        text_printf(to, "%s%s = t.%s", i ? ", " : "", f->number_sets.items[i], path);
+    text_printf(to, "%s end\n", f->number_makes ? "" : " }");
+}
+
 /* What --set starts from, where the description omits a table: "{}", or "cpu {}". */
 static const char *missing_table(Gen *g, const char *path)
 {
@@ -89,6 +105,7 @@ static void add_tables(Gen *g, Text *to, const char *field, OptionList *tables)
             continue;
         text_printf(to, "if t.%s == nil then t.%s = %s end\n", table, table,
                     missing_table(g, table));
+        expand_number(g, to, table);
         *gen_push(g, tables) = table;
     }
 }
@@ -99,7 +116,10 @@ static void add_set(Gen *g, Text *to, const char *set, OptionList *tables)
     const char *value = eq + 1 + strspn(eq + 1, " \t");
 
     add_tables(g, to, field, tables);
-    text_printf(to, is_word(g, value) ? "t.%s = \"%s\"\n" : "t.%s = %s\n", field, value);
+    text_printf(to,
+                is_word(g, value) || size_is_written(value) ? "t.%s = \"%s\"\n"
+                                                            : "t.%s = %s\n",
+                field, value);
 }
 
 typedef struct Override {

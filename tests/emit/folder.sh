@@ -35,6 +35,20 @@ repeats() { # repeats OPTIONS [ARGS...]: OPTIONS: what it proposes behind -o DIR
     return $code
 }
 cp "$model" "$WORK/rep_model.lua"
+# ... for every shipped model, and for values whose resolved form is another text
+again() { # again NAME MODEL [ARGS...]: description.lua makes no file of the folder another
+    check "description.lua makes the same: $1" bash -c 'rm -rf "$1/again" && "$2" "$3" -o "$1/again" --link-runtime "$4/runtime" \
+        "${@:5}" && "$2" "$1/again/description.lua" -o "$1/again" --link-runtime "$4/runtime" --check' \
+        "" "$WORK" "$FSDPGEN" "$2" "$ROOT" "${@:3}"
+}
+for file in "$ROOT"/models/*.lua; do
+    [ "$(basename "$file")" = fsdpgen.lua ] || again "$(basename "$file")" "$file"
+done
+for set in wrap=root_only model.nope_every=1 prefetch=2 wrap=2 leaves=1 'wrap=by_size(1000)' 'recompute=every(2)' \
+    reduction=library model.scale_residual_init=true; do
+    again "$set" "$model" --set "$set"
+done
+again "chunks in parts" "$ROOT/models/demo.lua" --set parts.tensor=2 --set loss.chunk_tokens=32
 check "the README's command repeats --set" repeats "" --set seed=7
 check "the README's command repeats --link-runtime" repeats " --link-runtime ../a/runtime" --link-runtime ../a/runtime
 mkdir -p "$WORK/arch"

@@ -148,6 +148,10 @@ says() {
     if [ $code = 1 ] && grep -qF -- "$text" log && ! [ -s out ]; then ok "$name"
     else echo "exit $code" >>log; bad "$name" log; fi
 }
+sed 's/seq = 64/["se" .. "q"] = 64, ["se" .. "ed"] = 7/' "$here/base.lua" >keys.lua
+check "keys that begin alike and are computed" "$FSDPGEN" check keys.lua
+sed 's/^return trainer {/local k = "x"\nlocal t = { [k] = 1, k = 2, [k .. "y"] = 3, [k .. "z"] = 4 }\n&/' "$here/base.lua" >keys.lua
+check "a computed key and a name" "$FSDPGEN" check keys.lua
 echo 'return require "arch.mine"' >sub/arch/mine.lua
 says "a module that requires itself" "requires itself" check sub/module.lua
 echo 'local x = 1' >sub/arch/mine.lua

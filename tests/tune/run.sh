@@ -157,6 +157,10 @@ override() {
     "$FSDPGEN" plan "$WORK/tuned.lua" --json >"$WORK/tuned.json" 2>/dev/null
     "$FSDPGEN" plan "$WORK/mine.lua" $sets --set optimizer.lr=0.5 --json >"$WORK/mine.json" 2>/dev/null
     check "it is the description with these fields" cmp "$WORK/tuned.json" "$WORK/mine.json"
+    # a number that stands for a table, and sizes without quotes
+    sed 's/^return trainer {/& prefetch = 2,/' "$llama" >"$WORK/numbers.lua"
+    check "a number for a table is planted" grep -q 'prefetch = 2' "$WORK/numbers.lua"
+    written numbers --set prefetch.forward=0 --set target.memory=8GiB
     # words of any case, --target, tables that the description omits
     grep -v 'dtypes = ' "$llama" >"$WORK/bare.lua"
     written bare --set dtypes.param=bf16
