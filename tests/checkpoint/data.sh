@@ -87,7 +87,7 @@ between() {
 
 # A checkpoint of a version that kept no digests.
 before_digests() {
-    broken_runtime llama1 checkpoint/rt_state.c 's/train state 2/train state 1/; /rt_record_write(rt, f);/d' ||
+    broken_runtime llama1 checkpoint/rt_state.c 's/train state 2/train state 1/; /rt_record_write(rt, text.f);/d' ||
         return
     rm -rf "$dd/ck" && cp "$data" "$now"
     on "$now" run broken 2 --checkpoint "$dd/ck" || bad 'an earlier version runs' "$WORK/broken.err"
