@@ -1131,7 +1131,7 @@
 ---@field class? string a class of your own that `config.json` names (`architectures`, `auto_map`); what it computes is not checked
 
 ---@class (exact) fsdpgen.trainer
----@field name string name of the trainer and its files
+---@field name string name of the model in banners, in `--log` and in names of event files
 ---@field model fsdpgen.model an architecture with its dimensions: `llama { ... }`
 ---@field seq integer tokens per sequence
 ---@field micro_batch? integer sequences per micro-batch
@@ -1156,7 +1156,7 @@
 ---@field recompute? "none"|"cheap"|"block"|"auto"|fsdpgen.every|fsdpgen.ops activations that the backward computes again; `"auto"`: as few as the budget of the target requires, and none without a budget
 ---@field accumulate? "sharded"|"unsharded" how gradients are kept between the micro-batches of a step
 ---@field checkpoint? fsdpgen.trainer.checkpoint how checkpoints are written
----@field max_skipped? integer how many updates in a row may be skipped because a loss or gradient is not finite; one more ends the run with exit code 5
+---@field max_skipped? integer how many updates in a row may be skipped because a loss or gradient is not finite; one more ends the run with exit code 5; with f16, updates that lower the loss scale do not count
 ---@field fuse? boolean replace op sequences by fused kernels
 ---@field target? fsdpgen.cpu|fsdpgen.cuda the hardware that the trainer is compiled for
 

@@ -48,8 +48,8 @@ static const Key keys[] = {
     {FSDP, "fsdp_backward_prefetch", WORD, "BACKWARD_PRE|BACKWARD_POST|NO_PREFETCH|",
      NULL, NULL, "`prefetch.order`: `\"pre\"`, `\"post\"`, `\"none\"`"},
     {FSDP, "fsdp_forward_prefetch", BOOL, NULL, NULL, NULL,
-     "`prefetch.forward`: 1 when true; when false FSDP still gathers ahead as its host "
-     "runs ahead, which is our 1 too"},
+     "`prefetch.forward = 1`, whether true or false: with false, FSDP's host still runs "
+     "one unit ahead"},
     {FSDP, "fsdp_activation_checkpointing", BOOL, NULL, NULL, NULL,
      "`recompute = \"block\"` when true"},
     {FSDP, "fsdp_offload_params", BOOL, NULL, "false",

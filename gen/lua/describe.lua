@@ -82,7 +82,8 @@ local trainer = {
     { "name", "string", pattern = "^[a-z][a-z0-9_.]*$", max_bytes = 64, forbid = "..",
       hash = "none",
       pattern_doc = "a lower-case letter, then lower-case letters, digits, `_` and `.`",
-      example = '"my_model"', doc = "name of the trainer and its files" },
+      example = '"my_model"',
+      doc = "name of the model in banners, in `--log` and in names of event files" },
     { "model", "model", hash = "in", example = "llama { ... }",
       doc = "an architecture with its dimensions: `llama { ... }`" },
     { "seq", "int", min = 1, max = 1 << 24, hash = "in", example = "1024",
@@ -95,7 +96,7 @@ local trainer = {
       default = function(t)
           return largest_power_of_two(math.max(t.global_batch // t.micro_batch, 1), 8)
       end,
-      default_text = "the largest that divides, at most 8",
+      default_text = "the largest power of two up to 8 that divides the micro-batches of a step",
       doc = "leaves of the tree that sums the gradients of a step: divides the number of "
           .. "micro-batches; the number of data ranks must divide it" },
     { "dtypes", "table", default = {}, hash = "in",
@@ -142,7 +143,8 @@ local trainer = {
           { "frozen", "bool", default = false,
             doc = "the weights never change: no gradient, no optimizer state, no reduction" },
           { "optimizer", "string", values = optimizers.halves, optional = true,
-            default_text = "see " .. optimizers.of_matrices,
+            default_text = ("by the matrix: [%s](%s.md)"):format(optimizers.of_matrices,
+                                                                 optimizers.of_matrices),
             doc = "which half of " .. optimizers.of_matrices
                 .. " updates these matrices" },
       } } },
@@ -290,7 +292,8 @@ local trainer = {
                 .. "what it computes is not checked" } } },
     { "max_skipped", "int", min = 0, max = 1 << 30, default = 20, hash = "out",
       doc = "how many updates in a row may be skipped because a loss or gradient is not "
-          .. "finite; one more ends the run with exit code 5" },
+          .. "finite; one more ends the run with exit code 5; with f16, updates that lower the loss "
+          .. "scale do not count" },
     { "fuse", "bool", default = true, hash = "in",
       doc = "replace op sequences by fused kernels" },
     { "target", "record", kinds = { "cpu", "cuda" }, default = "cpu", hash = "platform",

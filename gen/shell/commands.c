@@ -181,7 +181,7 @@ const Command shell_commands[] = {
      .what = "write the trainer's folder (the default)",
      .usage = {"MODEL.lua -o DIR"},
      .exits = "0 done, 1 errors in the description or drift, 2 usage, 3 the plan does "
-              "not fit, 4 a toolchain is missing, 70 a bug in fsdpgen.",
+              "not fit, 70 a bug in fsdpgen.",
      .words = VALUE_LUA,
      .least = 1,
      .most = 1,
@@ -243,8 +243,8 @@ const Command shell_commands[] = {
      .more =
          "Prints a description for HF_DIR, a model's folder or its config.json. With\n"
          "--accelerate, prints the sharding of an `accelerate config`, to paste.",
-     .exits = "0 done, 1 the file cannot be read or is refused, 2 usage, "
-              "70 a bug.",
+     .exits = "0 done, 1 the file cannot be read or is refused, 2 usage, 4 fsdpgen "
+              "was built without libyaml, 70 a bug.",
      .words = VALUE_DIR,
      .least = 0,
      .most = 1,

@@ -7,7 +7,8 @@
 --
 -- say what it costs, write the trainer, build it, and train it on a text or on token files.
 -- `fsdpgen docs` lists every field. A field marked (bits) changes the numbers that are computed; the
--- others change only speed and memory, and never the result.
+-- others change only speed and memory. The target is neither: on another processor or GPU the same
+-- numbers may differ in their last bits.
 local gpt2 = require "arch.gpt2"
 
 return trainer {
