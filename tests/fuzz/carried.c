@@ -9,6 +9,7 @@
 #include "../../runtime/job/rt_file.c"
 #include "../../runtime/job/rt_json.c"
 #include "../../runtime/job/rt_say.c"
+#include "../../runtime/job/rt_text.c"
 #include "../../runtime/checkpoint/rt_config.c"
 
 #include "batch.h"
