@@ -172,7 +172,13 @@ static bool make_one(const char *path, char *error)
         const int reason = errno;
         if (reason == EEXIST && stat(path, &s) == 0 && S_ISDIR(s.st_mode))
             return true;
-        errno = reason; /* and not that a link leads nowhere */
+        if (reason == EEXIST && errno == ENOENT) {
+            snprintf(error, RT_ERROR_BYTES, "mkdir %s: it is a link that leads nowhere",
+                     path);
+            errno = reason; /* the folder is not missing */
+            return false;
+        }
+        errno = reason;
         return rt_file_error(error, "mkdir", path);
     }
     snprintf(above, sizeof above, "%s", path); /* its name must be durable, too */

@@ -15,11 +15,11 @@ sizes() {
     check "their nodes" grep -q '8 x hgx-h100, tapered  mesh.node = 8' <("$FSDPGEN" size "$ROOT/models/llama8b.lua" \
         --set mesh.shard=64 --gpu h100 --fabric tapered)
     refused 1 'is not one of its values' $models --fabric ethernet
-    refused 1 'size: --gpu h1000: no such GPU' $models --gpu h1000
-    refused 1 'size: --price h100 is not GPU=USD' $models --price h100
-    refused 1 'size: --price h100=x is not GPU=USD' $models --price h100=x
-    refused 1 'size: --price h100=-1 is not GPU=USD' $models --price h100=-1
-    refused 1 'size: --price h101: no such GPU' $models --price h101=2
+    refused 2 'size: --gpu h1000: no such GPU' $models --gpu h1000
+    refused 2 'size: --price h100 is not GPU=USD' $models --price h100
+    refused 2 'size: --price h100=x is not GPU=USD' $models --price h100=x
+    refused 2 'size: --price h100=-1 is not GPU=USD' $models --price h100=-1
+    refused 2 'size: --price h101: no such GPU' $models --price h101=2
     refused 1 'seq: 0 is too small' $models --set seq=0
     refused 1 'no/such.lua: error' no/such.lua
     refused 2 'no description is given'
