@@ -48,7 +48,7 @@ is_this_code() { # COMMIT SUITE
     fi
     if [ "$2" != ctest ] && [ "$2" != house ]; then # these read all of tests/
         [ -n "${named_by[$2]:-}" ] || find_named "$2"
-        read -ra of <<<"tests/*.sh tests/cc_cached ${named_by[$2]}"
+        read -ra of <<<":(glob)tests/*.sh tests/cc_cached ${named_by[$2]}"
     fi
     git diff --quiet "$1" HEAD -- . ":!tests" "${but[@]}" 2>/dev/null &&
         git diff --quiet "$1" HEAD -- "${of[@]}" "${but[@]}" 2>/dev/null

@@ -128,7 +128,7 @@ static void push_default(Check *c, const Field *f, const char *path, Site site,
 }
 
 /* The given table, on top, gets the fields that it lacks from the default of the whole,
- * which may depend on the fields before it. sound: none of those has an error. */
+ * which may depend on the fields before it. sound: those have no error. */
 static void fill_table(Check *c, const Field *f, int resolved, bool sound)
 {
     lua_State *L = c->L;

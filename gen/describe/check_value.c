@@ -178,8 +178,7 @@ static bool matches(Check *c, const char *pattern, const char *path, Site site)
     lua_pushvalue(L, -2);
     lua_pushstring(L, pattern);
     yes = lua_pcall(L, 2, 1, 0) == LUA_OK;
-    if (!yes) /* a row of an architecture, whose pattern some texts never reach the end of
-               */
+    if (!yes) /* an architecture's: fields.c tried it with an empty text only */
         check_error(c, site.pos,
                     "its row in the architecture needs one of Lua's patterns",
                     "%s: pattern: %s", path, lua_tostring(L, -1));

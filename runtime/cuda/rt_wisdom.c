@@ -305,7 +305,7 @@ static int keep_old(Out *o, char *text, const char *key, const RtChoice *choices
 }
 
 /* Of the file's folder, as the file is replaced: two trainers that write sections of two
- * GPUs wait for each other. -1: the filesystem has no locks. */
+ * GPUs wait for each other. Where that fails, they do not. */
 static int lock_folder(void)
 {
     char folder[sizeof wisdom.path];

@@ -90,8 +90,8 @@ static void plain_name(char *out, const char *path)
     out[n] = '\0';
 }
 
-/* The digest of a part, or, until it is known, that of the checkpoint before; false:
- * there is none. */
+/* The digest of a part, or, until it is known, that of the checkpoint before. False if
+ * neither is known. */
 static bool digest_to_write(const RtDigests *d, const char *flag, int file, int k,
                             uint64_t *digest)
 {

@@ -43,8 +43,8 @@ fault() {
             --only "${5:-$1}" --cases $cases >"$work/log" 2>&1 || found=1
         [ $found -eq 1 ] || [ -z "$3" ] && break
     done
-    # ended before any test, and not because the rules of the op contradict each other
-    if [ -n "$3" ] && [ $found -eq 1 ] && ! grep -qE "FAIL|: error: op $1: " "$work/log"; then
+    # ended before any test, and not because a cut of the op contradicts its other rules
+    if [ -n "$3" ] && [ $found -eq 1 ] && ! grep -qE "FAIL|: error: op $1: cut " "$work/log"; then
         echo "faults: $1: $4: another end:"
         tail -n 5 "$work/log"
         missed=$((missed + 1))
@@ -58,7 +58,7 @@ fault() {
         tail -n 5 "$work/log"
         missed=$((missed + 1))
     else
-        echo "found: $1: $4 ($(grep -m 1 -E "FAIL|: error: op $1: " "$work/log"))"
+        echo "found: $1: $4 ($(grep -m 1 -E "FAIL|: error: op $1: cut " "$work/log"))"
     fi
 }
 

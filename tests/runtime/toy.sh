@@ -183,24 +183,24 @@ toy_kills() {
 # A rank that fails says why, also where a busy machine lets it go on only long after the others are
 # to end, or where it comes late to its failure.
 toy_tells() {
-    toy_late "a rank that is slow to tell" job/rt_wait.c 's/^        rt_say("%s", text); .*/        sleep(2);\n&/'
-    toy_late "a rank that comes late to its failure" checkpoint/rt_due.c \
+    toy_late "a rank that is slow to tell" 6000 job/rt_wait.c 's/^        rt_say("%s", text); .*/        sleep(2);\n&/'
+    toy_late "a rank that comes late to its failure" 10000 checkpoint/rt_due.c \
         's/^    rt_fail(rt, RT_EXIT_GATE,/    for (const double from = rt_clock(); rt_clock() < from + 6;) {\n    }\n&/'
 }
 
-toy_late() { # WHAT FILE SED: the toy with this file edited so fails as it should
+toy_late() { # WHAT MS FILE SED: the toy with this file edited so fails as it should, within that time
     local dir=$WORK/tells.lib name
-    name=$(basename "$2" .c)
+    name=$(basename "$3" .c)
     rm -rf "$dir" && mkdir -p "$dir" && cp "$WORK/toy.lib"/*.o "$dir/"
-    sed "$3" "$ROOT/runtime/$2" >"$dir/$name.c"
+    sed "$4" "$ROOT/runtime/$3" >"$dir/$name.c"
     # shellcheck disable=SC2086
-    if cmp -s "$dir/$name.c" "$ROOT/runtime/$2" ||
+    if cmp -s "$dir/$name.c" "$ROOT/runtime/$3" ||
         ! cc $toy_flags -O2 -fopenmp -I"$ROOT/runtime" -c "$dir/$name.c" -o "$dir/$name.o" ||
         ! toy_link tells "$dir" -O2 -fopenmp -DWORLD=4; then
         bad "$1: is not built"
         return
     fi
-    toy_fails "$1" 5 "step 2: the gradient norm is not finite" 10000 \
+    toy_fails "$1" 5 "step 2: the gradient norm is not finite" "$2" \
         env TOY_FAULT=nan:2:2 "$WORK/tells" --data "$data" --steps 1000
 }
 
