@@ -207,15 +207,15 @@ toy_late() { # WHAT MS FILE SED: the toy with this file edited so fails as it sh
 # Stopped and continued as a whole (Ctrl-Z, fg), a job goes on.
 toy_suspended() {
     local pid code children
-    TOY_FAULT=none "$WORK/toy4" --data "$data" --steps 30000 --deadline 1 --quiet \
+    TOY_FAULT=none "$WORK/toy4" --data "$data" --steps 1000000 --deadline 3 --quiet \
         >"$WORK/stop.out" 2>"$WORK/stop.err" &
     pid=$!
     toy_ranks "$pid"
     sleep 0.5
     kill -STOP "$pid" "${children[@]}"
-    sleep 2.5
+    sleep 5
     kill -CONT "${children[@]}" "$pid"
-    sleep 1.5
+    sleep 4
     if ! kill -TERM "$pid" 2>/dev/null; then
         bad "a job that was suspended goes on" "$WORK/stop.err"
         return
