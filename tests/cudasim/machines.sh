@@ -87,10 +87,10 @@ machines_late() {
     port=$((port + 1))
     told=(WORLD_SIZE=4 MASTER_ADDR=localhost MASTER_PORT=$port)
     rm -f "$dir".rank*
-    on 1:2 "$dir" --steps $STEPS --weights-hash --deadline 8
-    on 0:0,1 "$dir" --steps $STEPS --weights-hash --deadline 8 --log "$dir.jsonl"
-    sleep 6
-    on 2:3 "$dir" --steps $STEPS --weights-hash --deadline 8
+    on 1:2 "$dir" --steps $STEPS --weights-hash --deadline 16
+    on 0:0,1 "$dir" --steps $STEPS --weights-hash --deadline 16 --log "$dir.jsonl"
+    sleep 10
+    on 2:3 "$dir" --steps $STEPS --weights-hash --deadline 16
     ended
     bits_of "$dir" >"$dir.result"
     cat "$dir".rank* >"$dir.log"

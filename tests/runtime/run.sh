@@ -16,10 +16,10 @@ data=$ROOT/LICENSE
 tiny=$ROOT/tests/models/tiny_llama.lua
 t=$WORK/four/trainer
 
-# No process of a folder's trainer is left within a second.
+# No process of a folder's trainer is left.
 gone() {
     local i
-    for i in $(seq 20); do
+    for i in $(seq 200); do # at most 10 s
         pgrep -f "^$1 " >/dev/null || return 0
         sleep 0.05
     done
@@ -27,6 +27,10 @@ gone() {
 }
 
 milliseconds() { date +%s%3N; }
+
+# What is noticed and not waited for takes a fraction of a second, and a second more for each of
+# --deadline. A busy machine takes longer; what is not noticed ends with the deadline, after 60 s.
+noticed_ms=20000
 
 # start_job: a long run in the background: $job its pid, $ranks the pids of its ranks.
 start_job() {
@@ -43,7 +47,7 @@ start_job() {
     ranks=($(pgrep -P "$job"))
 }
 
-# end_job NAME CODE WITHIN_MS PATTERN: the job ended with this code, so fast, saying so.
+# end_job NAME CODE PATTERN: the job ended with this code, since something was noticed, saying so.
 end_job() {
     local begin=$began code
     wait "$job" 2>/dev/null
@@ -51,10 +55,10 @@ end_job() {
     local took=$(($(milliseconds) - begin))
     if [ "$code" -ne "$2" ]; then
         bad "$1: code $code, expected $2" "$WORK/job.err"
-    elif [ "$took" -gt "$3" ]; then
-        bad "$1: took $took ms, at most $3 promised"
-    elif [ -n "$4" ] && ! grep -qE "$4" "$WORK/job.err"; then
-        bad "$1: no line like '$4'" "$WORK/job.err"
+    elif [ "$took" -gt $noticed_ms ]; then
+        bad "$1: took $took ms"
+    elif ! grep -qE "$3" "$WORK/job.err"; then
+        bad "$1: no line like '$3'" "$WORK/job.err"
     elif ! gone "$t"; then
         bad "$1: ranks were left behind"
     else
@@ -78,12 +82,12 @@ ended_by() {
         start_job
         began=$(milliseconds)
         kill -"$signal" "$job"
-        end_job "SIG$signal" $((128 + number)) 1000 "^trainer: ended by signal $number .* of step"
+        end_job "SIG$signal" $((128 + number)) "^trainer: ended by signal $number .* of step"
     done
     start_job
     began=$(milliseconds)
     kill -USR1 "${ranks[2]}"
-    end_job "SIGUSR1 to a rank" 138 1000 "^trainer: ended by signal 10 "
+    end_job "SIGUSR1 to a rank" 138 "^trainer: ended by signal 10 "
 }
 
 deaths() {
@@ -92,7 +96,7 @@ deaths() {
         start_job
         began=$(milliseconds)
         kill -KILL "${ranks[$rank]}"
-        end_job "kill -9 of rank $rank ends the job" 137 1000 \
+        end_job "kill -9 of rank $rank ends the job" 137 \
             "rank $rank was killed by signal 9 .* at [a-z].* of step [0-9]+"
     done
     start_job
@@ -104,7 +108,7 @@ deaths() {
         start_job --deadline 1
         began=$(milliseconds)
         kill -STOP "${ranks[$rank]}"
-        end_job "rank $rank stands still" 1 3500 "rank $rank has stood still for 1.0 s at .* of step [0-9]+"
+        end_job "rank $rank stands still" 1 "rank $rank has stood still for 1.0 s at .* of step [0-9]+"
     done
 }
 
@@ -112,7 +116,7 @@ deaths() {
 fails() {
     local name=$1 code=$2 pattern=$3 got
     shift 3
-    timeout 20 "$t" "$@" >"$WORK/fails.out" 2>"$WORK/fails.err"
+    timeout 60 "$t" "$@" >"$WORK/fails.out" 2>"$WORK/fails.err"
     got=$?
     if [ $got -ne "$code" ]; then
         bad "$name: code $got, expected $code" "$WORK/fails.err"
