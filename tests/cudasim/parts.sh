@@ -138,29 +138,35 @@ fp8_parts() {
     REFERENCE=llama
 }
 
+# held_order DIR: what its first process starts, in order, is $order: kernels' (s) and gathers' (a) first letters
+held_order() {
+    local process
+    rm -f "$WORK/order"
+    STEPS=1 run_cuda "$1" CUDASIM_ORDER="$WORK/order" || { bad "held starts: $1 does not run" "$1.log"; return 1; }
+    process=$(head -n 1 "$WORK/order" | cut -d ' ' -f 1)
+    order=$(sed -n "s/^$process \(.\).*/\1/p" "$WORK/order" | head -n 13 | tr -d '\n')
+}
+
 # Two ranks along tensor and two that shard: gathers go behind the first meet of the next span, and the
 # step waits for those that no meet has let go.
 held_starts() {
-    local dir=$WORK/held order process what
+    local dir=$WORK/held order what
     if ! trainer "$dir" tiny_llama cuda --set parts.tensor=4 --set model.heads=4 --set model.kv_heads=4 --set model.ffn=52 --set seq=8 \
-           --set mesh.tensor=2 --set mesh.shard=2 || ! build_cuda "$dir" ||
-       ! STEPS=1 run_cuda "$dir" CUDASIM_ORDER="$WORK/order"; then
+           --set mesh.tensor=2 --set mesh.shard=2 || ! build_cuda "$dir"; then
         bad "held starts: a trainer" "$dir.log"
         return
     fi
-    process=$(head -n 1 "$WORK/order" | cut -d ' ' -f 1)
-    order=$(sed -n "s/^$process \(.\).*/\1/p" "$WORK/order" | head -n 13 | tr -d '\n')
+    held_order "$dir" || return
     check "embed and layer 0 arrive, layer 1 behind the first meet of layer 0: $order" [ "$order" = aaassaassssaa ]
     what="a gather that is held, and not begun where it is waited for"
     parts_faulty "$dir" "$what" cuda/rt_comm.c 's/if (is_held(stream, subject))/if (false)/' &&
         fault "$what" "no event makes it wait" "$dir"
+    what="a gather before the meet that it delays"
+    parts_faulty "$dir" "$what" cuda/rt_comm.c 's/held.on = true/held.on = false/' && held_order "$dir" &&
+        check "$what comes earlier: $order" [ "$order" != aaassaassssaa ]
     what="starts that no meet lets go"
-    parts_faulty "$dir" "$what" cuda/rt_parts.c 's/rt_held_begin(rt);//' || return
-    rm -f "$WORK/order"
-    STEPS=1 run_cuda "$dir" CUDASIM_ORDER="$WORK/order" || { bad "$what" "$dir.log"; return; }
-    process=$(head -n 1 "$WORK/order" | cut -d ' ' -f 1)
-    order=$(sed -n "s/^$process \(.\).*/\1/p" "$WORK/order" | head -n 13 | tr -d '\n')
-    check "$what come later: $order" [ "$order" != aaassaassssaa ]
+    parts_faulty "$dir" "$what" cuda/rt_parts.c 's/rt_held_begin(rt);//' && held_order "$dir" &&
+        check "$what come later: $order" [ "$order" != aaassaassssaa ]
 }
 
 parts_faults() { # DIR

@@ -135,6 +135,7 @@ part cases . "$here/cases.sh"
 part import . "$here/import.sh"
 part good . "$here/good.sh"
 part files . "$here/files.sh"
-part writer turn 1 4 . "$here/writer.sh"
+part mark . "$here/mark.sh"
+part writer turn 2 4 . "$here/writer.sh"
 part libm . "$here/libm.sh"
 finish

@@ -2,60 +2,7 @@
 # Sourced by run.sh: what stops the writer of the output folder leaves it as it was, as it should
 # be, or marked; the next run mends it, for any description, and touches nobody else's files. Two
 # runs never write one folder. FULL=1: at every call; else a seeded sample.
-mkdir -p "$WORK/writer"
-cd "$WORK/writer" || exit 70
-cp "$here/base.lua" base.lua
-mark=.fsdpgen-unfinished
-"${CC:-cc}" -shared -fPIC -O1 -o fault.so "$here/io_fault.c" >log 2>&1 ||
-    bad "the fault library compiles" log
-
-# Descriptions a, b and c; b has files that a lacks, c has folders that both lack.
-flags() {
-    case $1 in
-    a) echo --link-runtime ../runtime ;;
-    b) echo --link-runtime ../runtime --target cuda ;;
-    c) echo --set seq=32 ;;
-    esac
-}
-# shellcheck disable=SC2046 # words of flags
-writes() { "$FSDPGEN" base.lua -o d $(flags "$1") >>log 2>&1; }
-for which in a b c; do
-    : >log
-    rm -rf d
-    writes $which || bad "description $which" log
-    mv d ref_$which
-done
-fails() { : >log; ! writes "$1"; }
-is_ref() { # but for the user's files, which keep their folder
-    local kept=()
-    [ ! -e "ref_$1/runtime" ] && [ "$(find d/runtime 2>/dev/null)" = $'d/runtime\nd/runtime/mine.c' ] &&
-        kept=(-x runtime)
-    diff -r -x notes.txt -x runs -x mine.c "${kept[@]}" "ref_$1" d >>log 2>&1
-}
-
-# faulty AT HOW DESCRIPTION: its exit code; log tells whether the fault came.
-# shellcheck disable=SC2046
-faulty() {
-    FAULT_AT=$1 FAULT_HOW=$2 FAULT_PARENT=1 LD_PRELOAD=$PWD/fault.so \
-        ASAN_OPTIONS=verify_asan_link_order=0 "$FSDPGEN" base.lua -o d $(flags "$3") \
-        >log 2>&1 &
-    { wait $!; } 2>/dev/null # no line of the shell's about a kill
-}
-
-# The folder as description $1 leaves it ("none": there is none), with files of the user's.
-start_from() {
-    rm -rf d
-    [ "$1" = none ] && return
-    cp -a "ref_$1" d
-    mkdir d/runs
-    echo keep | tee d/notes.txt >d/runs/log
-    if [ -d d/runtime ]; then echo keep >d/runtime/mine.c; fi
-}
-
-foreign_stay() { # FROM
-    [ "$1" = none ] || cat d/notes.txt d/runs/log $([ "$1" = c ] && echo d/runtime/mine.c) |
-        sort -u | grep -qx keep
-}
+. "$here/writer_setup.sh"
 
 broken=0 tried=0 marked=0
 breaks() { broken=$((broken + 1)); bad "$1" log; }
@@ -125,56 +72,6 @@ done
 check "after many kills in a row" writes b
 check "the folder is whole" is_ref b
 check "and the user's files are there" foreign_stay a
-
-# What was edited by hand stays, also where a run was stopped.
-renames_at=$(start_from a; faulty 1000000 error b; sed -n 's/^calls //p' log)
-start_from a
-faulty $((renames_at - 10)) kill b # among the renames
-check "a run that is stopped among its renames leaves a mark" test -s d/$mark
-echo '/* mine */' >>d/step.c
-cp d/step.c edited
-: >log
-writes a
-check "an edit in a marked folder is refused" \
-    grep -qF 'd/step.c: error: this generated file was edited by hand' log
-check "and stays" cmp edited d/step.c
-check "the mark, too" test -s d/$mark
-check "with --force it is overwritten" "$FSDPGEN" base.lua -o d --force --link-runtime ../runtime
-check "and the folder whole" is_ref a
-
-# The mark: make, the trainer and --check read it. (The trainer: tests/emit.)
-start_from a
-: >d/$mark
-"$FSDPGEN" base.lua -o d --link-runtime ../runtime --check >log 2>&1
-check "--check reports the mark" grep -qF "d/$mark: error: fsdpgen is writing this folder" log
-make -C d >log 2>&1
-check "make refuses a marked folder" \
-    grep -q 'fsdpgen is writing this folder, or was stopped while it did: run it again' log
-check "make help does not" make -C d help
-check "an empty mark is mended" writes a
-check "and gone" test ! -e d/$mark
-ln -s ../victim d/$mark
-echo victim >victim
-: >log
-writes b
-check "a mark that is a link is refused" grep -qF "d/$mark: error:" log
-check "and not followed" grep -qx victim victim
-rm d/$mark
-printf '# x\n0123456789abcdef ../victim\n0123456789abcdef notes.txt\n' >d/$mark
-check "a mark that names what is not ours" writes b
-check "takes nothing" grep -qx victim victim
-check "not even what it names" foreign_stay a
-
-# A mark that is somebody's notes
-start_from a
-echo 'my notes' >d/$mark
-check "a user's file with the mark's name is refused" fails b
-check "and says so" grep -q "$mark: error: fsdpgen did not write this file" log
-check "and stays" grep -qx 'my notes' d/$mark
-check "and so does the folder" diff -r -x notes.txt -x runs -x mine.c -x $mark ref_a d
-# shellcheck disable=SC2046
-check "unless forced" "$FSDPGEN" base.lua -o d $(flags b) --force
-check "then the folder is whole" is_ref b
 
 # Somebody else writes while a run stages: what comes, and what changes, stays.
 # shellcheck disable=SC2046
