@@ -32,6 +32,16 @@ milliseconds() { date +%s%3N; }
 # --deadline. A busy machine takes longer; what is not noticed ends with the deadline, after 60 s.
 noticed_ms=20000
 
+# ranks_of PID: the processes that a launcher has started, a line for each, in its order: that of their numbers
+# fails where these begin at 1 again.
+ranks_of() {
+    if [ -r "/proc/$1/task/$1/children" ]; then
+        xargs -rn 1 <"/proc/$1/task/$1/children"
+    else
+        pgrep -P "$1"
+    fi
+}
+
 # start_job: a long run in the background: $job its pid, $ranks the pids of its ranks.
 start_job() {
     : >"$WORK/job.out" # has steps of an earlier job until this one begins
@@ -44,7 +54,7 @@ start_job() {
         [ "$(grep -c '^step ' "$WORK/job.out")" -ge 2 ] && break
         sleep 0.05
     done
-    ranks=($(pgrep -P "$job"))
+    ranks=($(ranks_of "$job"))
 }
 
 # end_job NAME CODE PATTERN: the job ended with this code, since something was noticed, saying so.

@@ -143,7 +143,7 @@ toy_faults() {
 toy_ranks() {
     local i
     for ((i = 0; i < 500; i++)); do # at most 10 s
-        mapfile -t children < <(pgrep -P "$1")
+        mapfile -t children < <(ranks_of "$1" 2>/dev/null)
         [ ${#children[@]} -eq 4 ] && return
         sleep 0.02
     done
