@@ -32,7 +32,8 @@ find_named() {
                 word=${word%[./]}
                 while [ "$word" != tests ] && [ ! -e "$word" ]; do word=$(dirname "$word"); done
                 [ "$word" = tests ] || queue+=("$word")
-            done < <(sed '/^ *#\|^# \|^ \*\|^\/\*/d; s/ # .*//' "$file" | # without comments
+            done < <(sed '/^ *#\|^# \|^ \*\|^\/\*/d; s/ # .*//
+                s/--link-runtime [^ ]*//g' "$file" | # without comments, and what is no path of ours
                 grep -aoE '(tests|\.\.)/[a-z0-9_][A-Za-z0-9_./-]*' | sort -u)
         done < <(git ls-files -- "$path")
     done
@@ -68,10 +69,10 @@ read_results() {
         IFS='|' read -r _ name _ failed _ commit_of _ <<<"$row"
         name=$(echo $name)
         suite_of=${name#asan }
-        [ $failed = 0 ] && is_this_code $commit_of "${suite_of%% *}" || continue
+        [ $failed = 0 ] && is_this_code $commit_of "${suite_of%%[ :]*}" || continue
         counted[$name]=$row
         for word; do
-            [[ " $name " != *" $word "* ]] || unset "counted[$name]"
+            [[ " ${name//:/ } " != *" $word "* ]] || unset "counted[$name]"
         done
     done < <(grep -E '^\| [a-z]' $results 2>/dev/null | grep -v '^| suite')
     echo "counted before, and left out now: ${#counted[@]} rows"
