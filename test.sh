@@ -124,17 +124,17 @@ run_end() { # waits for one of those that run
 # run_suite NAME SUITE: with --full, a long one in pieces, each of every n-th of its parts, and each with a row of
 # its own ("fuzz:3/12"), so that a count that is stopped loses less.
 run_suite() {
-    local name=$1 script=tests/$2/run.sh n=1 parts piece i k
+    local name=$1 script=tests/$2/run.sh n=1 parts=() piece i k
     [ "$FULL" = 0 ] || case $2 in
     fuzz) n=12 ;;
     checkpoint | e2e | matrix | plan | pytorch) n=6 ;;
     cudasim | runtime) n=3 ;;
     esac
-    if [ $n = 1 ]; then
+    [ $n = 1 ] || mapfile -t parts < <("$script" --list)
+    if [ ${#parts[@]} = 0 ]; then # also where its parts are not known: it will say why
         run "$name" "$script"
         return
     fi
-    mapfile -t parts < <("$script" --list)
     for ((i = 0; i < n; i++)); do
         piece=()
         for ((k = i; k < ${#parts[@]}; k += n)); do piece+=("${parts[k]}"); done

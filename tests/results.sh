@@ -87,7 +87,8 @@ write_results() {
         echo
         echo "Each suite with all its counts, on the commit of its row; a name after the suite's is an"
         echo "instruction set of \`tests/isa.sh\`, with the counts of CI. A row holds while"
-        echo "nothing changes that its suite reads; \`./test.sh --full\` counts the others anew."
+        echo "nothing changes that its suite reads; \`./test.sh --full\` counts the others anew. A long suite"
+        echo "has rows of pieces: \`fuzz:3/12\`."
         echo
         echo "| suite | passed | failed | seconds | commit | seed | machine |"
         echo "|---|---|---|---|---|---|---|"

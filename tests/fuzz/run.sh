@@ -4,8 +4,7 @@
 # and ops, tokenizers, config.json files and logs; the runtime's readers against data files and weights
 # whose headers or indexes lie; what a machine hears from another one that lies; random legal
 # descriptions, trained. The same SEED gives the same cases. FULL=1: the promised counts (100,000
-# descriptions, 10^6 cases of each reader, 10,000 pairs for diff, 100,000 logs), and a tenth of them where
-# FSDPGEN_BUILD is a sanitized build.
+# descriptions, 10^6 cases of each reader), and a tenth of them where FSDPGEN_BUILD is a sanitized build.
 set -u
 . "$(dirname "$0")/../lib.sh"
 
@@ -22,7 +21,7 @@ sanitized=0
 grep -qs '^FSDPGEN_SANITIZE:.*=.*address' "$BUILD/CMakeCache.txt" && sanitized=1
 if [ "$FULL" = 1 ]; then
     most=$((sanitized ? 100000 : 1000000))
-    descriptions=$((most / 10)) tokenizers=$most configs=$most diffs=$((most / 100)) runs=$((most / 10))
+    descriptions=$((most / 10)) tokenizers=$most configs=$most diffs=$((most / 10)) runs=$most
     headers=1000000 trainers=60
 elif [ $sanitized = 1 ]; then
     descriptions=200 tokenizers=600 configs=2500 diffs=700 runs=3000

@@ -32,8 +32,8 @@ milliseconds() { date +%s%3N; }
 # --deadline. A busy machine takes longer; what is not noticed ends with the deadline, after 60 s.
 noticed_ms=20000
 
-# ranks_of PID: the processes that a launcher has started, a line for each, in its order: that of their numbers
-# fails where these begin at 1 again.
+# ranks_of PID: the processes that a launcher has started, a line for each, in the order of their starts. That of
+# their numbers, pgrep's, is another one where numbers have begun again meanwhile.
 ranks_of() {
     if [ -r "/proc/$1/task/$1/children" ]; then
         xargs -rn 1 <"/proc/$1/task/$1/children"
