@@ -86,6 +86,30 @@ count() {
         "${failed:-0}" "$seconds" "$cpu"
 }
 
+# below PID: the processes below it, a line for each.
+below() {
+    local pid
+    for pid in $(pgrep -P "$1"); do
+        echo "$pid"
+        below "$pid"
+    done
+}
+
+# end_late PID LOG: a suite that takes hours would end the whole run without a word. It is killed, and what it
+# waited for is its failure.
+limit_s=$((FULL == 1 ? 14400 : 2700))
+end_late() {
+    local pids never
+    exec {never}<> <(:)
+    read -r -t $limit_s -u "$never" # as sleep, but no process that would stay behind
+    mapfile -t pids < <(below "$1")
+    {
+        echo "FAIL after $limit_s s it still runs:"
+        ps -o pid,ppid,stat,etime,time,wchan:24,args -p "${pids[*]}" | cut -c 1-300 | sed 's/^/     | /'
+    } >>"$2"
+    for pid in "${pids[@]}"; do [ "$pid" = "$BASHPID" ] || kill -KILL "$pid" 2>/dev/null; done
+}
+
 # run NAME COMMAND...: starts one suite; LANES of them run at a time. A suite's failures are
 # shown when it ends. They share what tests/cc_cached compiles. What an earlier --full
 # has counted is left out.
@@ -100,8 +124,11 @@ run() {
     while [ ${#running[@]} -ge "$lanes" ]; do run_end; done
     (
         start=$SECONDS
+        self=$BASHPID # of this process, not of the next line's
+        end_late "$self" "$log" &
         "$@" >"$log" 2>&1
         status=$?
+        kill $! 2>/dev/null
         times >"$log.times" # of the suite's processes
         echo "$status $((SECONDS - start)) $(awk -F '[ms ]+' \
             '{ t += 60 * ($1 + $3) + $2 + $4 } END { printf "%d", t }' "$log.times")" >"$log.status"

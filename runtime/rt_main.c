@@ -247,7 +247,8 @@ static int be_rank(const RtTrainer *t, const RtFlags *f, const RtSeat *seat)
         prepare(&rt, seat->fd);
     if (work(&rt))
         atomic_store(&shared->again, 1);
-    atomic_store(&shared->rank[rank].done, 1);
+    atomic_store(&shared->rank[rank].moved_ns, rt_clock_ns());
+    atomic_store(&shared->rank[rank].done, 1); /* from here on it may be killed */
     return RT_EXIT_OK;
 }
 
@@ -396,5 +397,9 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
         rt_say("trainer: error: %s", error);
         return RT_EXIT_ERROR;
     }
-    return start(trainer, &flags, joins ? &join : NULL, &is_rank);
+    rc = start(trainer, &flags, joins ? &join : NULL, &is_rank);
+    if (is_rank)
+        return rc;
+    fflush(NULL); /* exit handlers of libraries that only ranks use may hang */
+    _exit(rc);
 }

@@ -182,6 +182,7 @@ typedef struct RtJob {
     int pid[RT_MAX_RANKS];  /* ranks that this process started; 0: ended, or another's */
     int peer[RT_MAX_RANKS]; /* sockets of the processes that watch other ranks; or -1 */
     int running;            /* ranks of this process that have not ended */
+    bool late[RT_MAX_RANKS]; /* done, but did not end: killed */
     bool judges;            /* it looks for stalled ranks */
     bool leads;             /* CUDA: this machine's ranks reach others through it */
     bool told;              /* a signal was reported */

@@ -9,7 +9,9 @@
  * 2. The first failure sets `abort`, and the process that found it reports it. Ranks that
  *    wait leave at once, ranks that compute leave at their next place, and the rest are
  *    killed after a short grace period, which a rank about to print a message can use.
- * 3. Ranks die with the process that watches them (PR_SET_PDEATHSIG). */
+ * 3. Ranks die with the process that watches them (PR_SET_PDEATHSIG).
+ * 4. So every rank ends: by itself, with the first failure, at its deadline, or, where it
+ *    is done and only its process stays, a deadline later. */
 #define _GNU_SOURCE
 #include "job/rt_job.h"
 #include "rt_target.h"
@@ -127,8 +129,8 @@ static void ended(RtJob *job, int rank, int status)
     char at[512];
     job->pid[rank] = 0;
     job->running--;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
-        atomic_load(&job->shared->rank[rank].done))
+    if (job->late[rank] || (WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
+                            atomic_load(&job->shared->rank[rank].done)))
         return;
     if (WIFSIGNALED(status)) {
         const int n = WTERMSIG(status);
@@ -257,6 +259,25 @@ static void check_stalls(RtJob *job, int64_t since_ns)
 
 /* ---- ending ---------------------------------------------------------------------- */
 
+/* A rank that is done has written everything. What may still keep it are exit handlers of
+ * libraries, and some wait forever for threads that they could not start. */
+static void end_late(RtJob *job, int64_t since_ns)
+{
+    for (int r = 0; r < job->trainer->world_size; r++) {
+        const RtRankShared *p = &job->shared->rank[r];
+        if (job->pid[r] == 0 || job->late[r] || !atomic_load(&p->done))
+            continue;
+        const int64_t done = atomic_load(&p->moved_ns);
+        if (rt_clock_ns() - (done > since_ns ? done : since_ns) <= job->deadline_ns)
+            continue;
+        rt_say("trainer: warning: rank %d is done, but its process did not end within "
+               "%.1f s: it is killed; an exit handler of a library may hang",
+               r, 1e-9 * (double)job->deadline_ns);
+        job->late[r] = true;
+        kill(job->pid[r], SIGKILL);
+    }
+}
+
 static void kill_all(const RtJob *job)
 {
     for (int r = 0; r < job->trainer->world_size; r++)
@@ -356,6 +377,7 @@ int rt_watch(RtJob *job)
             rt_live_draw(&job->shared->live, job->color);
         check_signal(job);
         check_peers(job);
+        end_late(job, since);
         if (job->judges && atomic_load(&job->shared->abort) == 0)
             check_stalls(job, since);
         if (atomic_load(&job->shared->abort) != 0) {

@@ -4,7 +4,7 @@
 
 # quick FLAGS...: two steps of $WORK/one's trainer; $WORK/quick.out and .err
 quick() {
-    timeout 60 "$WORK/one/trainer" --data "$data" --steps 2 --threads 1 --quiet "$@" \
+    timeout -k 30 60 "$WORK/one/trainer" --data "$data" --steps 2 --threads 1 --quiet "$@" \
         >"$WORK/quick.out" 2>"$WORK/quick.err"
 }
 
@@ -105,10 +105,10 @@ outputs() {
     quick --log "$d/both" --stats "$d/both"
     check "two flags of one file" grep -q -- "--stats .*both: --log names the same file" \
         "$WORK/quick.err"
-    timeout 60 "$WORK/one/trainer" --data "$data" --steps 2 --stats "$d/out" >"$d/out" 2>"$WORK/quick.err"
+    timeout -k 30 60 "$WORK/one/trainer" --data "$data" --steps 2 --stats "$d/out" >"$d/out" 2>"$WORK/quick.err"
     check "a file that stdout goes to" grep -q "stdout or stderr goes there" "$WORK/quick.err"
     cp "$data" "$d/data" # with --force, too
-    timeout 60 "$WORK/one/trainer" --data "$data" --eval "$d/data" --eval-every 1 --steps 1 --force \
+    timeout -k 30 60 "$WORK/one/trainer" --data "$data" --eval "$d/data" --eval-every 1 --steps 1 --force \
         --log "$d/data" >"$WORK/quick.out" 2>"$WORK/quick.err"
     check "a file that the run reads" grep -q -- "--log .*data: --eval reads that file" "$WORK/quick.err"
     check "which stays" cmp "$data" "$d/data"
@@ -170,19 +170,19 @@ stdout_lost() {
     local hash code
     quick --steps 20 --weights-hash --log "$WORK/stdout.jsonl"
     hash=$(grep '^weights ' "$WORK/quick.out")
-    timeout 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 --log "$WORK/stdout.jsonl" \
+    timeout -k 30 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 --log "$WORK/stdout.jsonl" \
         2>"$WORK/stdout.err" | head -n 1 >"$WORK/stdout.out"
     code=${PIPESTATUS[0]}
     check "| head: code 0 ($code)" test "$code" = 0
     check "| head: is told once" test "$(grep -c 'stdout cannot be written: Broken pipe' \
         "$WORK/stdout.err")" = 1
     check "| head: all steps are computed" test "$(grep -c '"step": ' "$WORK/stdout.jsonl")" = 20
-    timeout 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 >&- 2>"$WORK/stdout.err"
+    timeout -k 30 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 >&- 2>"$WORK/stdout.err"
     check "a closed stdout" test $? = 0
     [ -w /dev/full ] || { echo "skipped: /dev/full"; return; }
-    timeout 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 >/dev/full 2>"$WORK/stdout.err"
+    timeout -k 30 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 >/dev/full 2>"$WORK/stdout.err"
     check "a full disk" test $? = 0 -a "$(grep -c 'No space left' "$WORK/stdout.err")" = 1
-    timeout 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 --weights-hash --quiet \
+    timeout -k 30 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 --weights-hash --quiet \
         >/dev/full 2>"$WORK/stdout.err"
     check "a hash that is lost is an error" test $? = 1
     check "and is there" grep -q "error: stdout cannot .*: \`$hash\` is lost there" "$WORK/stdout.err"
@@ -192,7 +192,7 @@ stdout_lost() {
 
 # Somebody who stops reading does not stop a run.
 stdout_stuck() {
-    timeout 120 "$t" --data "$data" --steps 3000 --threads 1 --deadline 5 --log "$WORK/stuck.jsonl" \
+    timeout -k 30 120 "$t" --data "$data" --steps 3000 --threads 1 --deadline 5 --log "$WORK/stuck.jsonl" \
         2>"$WORK/stuck.err" | { sleep 60 & echo $! >"$WORK/stuck.pid"; wait; } &
     local pipe=$!
     timeout 110 bash -c "until [ \"\$(tail -n 1 '$WORK/stuck.jsonl' 2>/dev/null |
@@ -211,7 +211,7 @@ log_stuck() {
     rm -rf "$d" && mkdir "$d" && mkfifo "$d/pipe"
     slow_reader='IFS= read -r line; echo "$line"; until [ -e "$0/go" ]; do sleep 0.1; done; cat'
     timeout 120 bash -c "($slow_reader) <\"\$0/pipe\" >\"\$0/heard\"" "$d" &
-    timeout 120 "$WORK/one/trainer" --data "$data" --steps 400 --threads 1 --deadline $deadline \
+    timeout -k 30 120 "$WORK/one/trainer" --data "$data" --steps 400 --threads 1 --deadline $deadline \
         --quiet --log "$d/pipe" >"$d/out" 2>"$d/err"
     check "a log whose reader stands still: the code tells that it is incomplete" test $? = 1
     check "once" grep -q "warning: --log $d/pipe: its reader has stopped reading" "$d/err"
@@ -222,7 +222,7 @@ log_stuck() {
     check "lines are whole" test "$(grep -c '^{.*"time": [0-9.]*}$' "$d/heard")" = "$(wc -l <"$d/heard")"
     rm -f "$d/go"
     timeout 120 bash -c "($slow_reader) <\"\$0/pipe\" >\"\$0/heard\"" "$d" &
-    timeout 120 "$WORK/one/trainer" --data "$data" --steps 1000000 --threads 1 --deadline $deadline \
+    timeout -k 30 120 "$WORK/one/trainer" --data "$data" --steps 1000000 --threads 1 --deadline $deadline \
         --quiet --log "$d/pipe" >"$d/out" 2>"$d/err" &
     job=$!
     timeout 60 bash -c "until grep -q 'has stopped reading' '$d/err'; do sleep 0.1; done" ||
@@ -243,7 +243,7 @@ sample_stuck() {
     local d=$WORK/sample_stuck
     rm -rf "$d" && mkdir "$d"
     quick --checkpoint "$d/ck" || bad "a checkpoint is written" "$WORK/quick.err"
-    timeout 120 "$t" sample --checkpoint "$d/ck" --prompt '1 2 3' --tokens 3000 --threads 1 --deadline 4 \
+    timeout -k 30 120 "$t" sample --checkpoint "$d/ck" --prompt '1 2 3' --tokens 3000 --threads 1 --deadline 4 \
         --stop none 2>"$d/err" | perl -e 'fcntl(STDIN, 1031, 4096); # F_SETPIPE_SZ
             sleep(8); print while <STDIN>' >"$d/heard"
     check "sample waits for its reader" test "${PIPESTATUS[0]}" = 0
@@ -255,7 +255,7 @@ stalled_terminal() {
     rm -rf "$WORK/stalled"
     cc -O1 -Wall -Wextra -Werror "$ROOT/tests/runtime/stall.c" -o "$WORK/stall" ||
         { bad "stall.c does not compile"; return; }
-    timeout 90 "$WORK/stall" "$WORK/one/trainer" --data "$data" --threads 1 --steps 10000000 \
+    timeout -k 30 90 "$WORK/stall" "$WORK/one/trainer" --data "$data" --threads 1 --steps 10000000 \
         --checkpoint "$WORK/stalled"
     check "a terminal that stands still: a signal saves" test $? = 75
     check "which is there" test -n "$(ls "$WORK/stalled" | grep step-)"
@@ -271,7 +271,7 @@ file_size() {
     kib=$(sed -n 's/.* counts the \([0-9]*\) bytes.*/\1/p' "$WORK/quick.err")
     kib=$((kib / 1024 + 1))
     head -c $((kib * 1024)) /dev/zero | tr '\0' '\n' >"$WORK/large.out"
-    (ulimit -f $kib && timeout 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 \
+    (ulimit -f $kib && timeout -k 30 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 \
         >>"$WORK/large.out" 2>"$WORK/quick.err")
     check "a stdout that may not grow ends no run" test $? = 0
     check "and is told" grep -q 'stdout cannot be written: File too large' "$WORK/quick.err"

@@ -89,7 +89,7 @@ toy_fails() {
     shift 3
     for program; do [[ $program = "$WORK"/* ]] && break; done
     begin=$(milliseconds)
-    timeout 60 "$@" >"$WORK/fails.out" 2>"$WORK/fails.err"
+    timeout -k 30 60 "$@" >"$WORK/fails.out" 2>"$WORK/fails.err"
     code=$?
     took=$(($(milliseconds) - begin))
     if [ $code -ne "$want" ]; then
@@ -202,6 +202,19 @@ toy_late() { # WHAT FILE SED: the toy with this file edited so fails as it shoul
     fi
     toy_fails "$1" 5 "step 2: the gradient norm is not finite" \
         env TOY_FAULT=nan:2:2 "$WORK/tells" --data "$data" --steps 1000
+}
+
+# An exit handler of a library that hangs does not keep a job whose ranks are done.
+toy_lingers() {
+    local so=$WORK/lingers.so
+    cc -O1 -Wall -Wextra -Werror -shared -fPIC "$ROOT/tests/runtime/lingers.c" -o "$so" ||
+        { bad "lingers.c does not compile"; return; }
+    LD_PRELOAD=$so timeout -k 30 90 "$WORK/toy4" --data "$data" --weights-hash --deadline 5 \
+        >"$WORK/lingers.out" 2>"$WORK/lingers.err"
+    check "ranks that are done but stay: code 0" test $? = 0
+    check "the result is there" diff <(tail -n 1 "$WORK/lingers.out") <(tail -n 1 "$WORK/toy4.out")
+    check "each is named" test "$(grep -cE 'warning: rank [0-3] is done, but its process did not end within 5.0 s' \
+        "$WORK/lingers.err")" = 4
 }
 
 # Stopped and continued as a whole (Ctrl-Z, fg), a job goes on.
@@ -515,7 +528,7 @@ toy_parts() {
     part toy_faults:toy toy_all_faults
     part toy_kills:toy toy_all_kills
     local name
-    for name in tells suspended nohup joined join_refused door disagreements openmp; do
+    for name in tells lingers suspended nohup joined join_refused door disagreements openmp; do
         part toy_$name:toy toy_$name
     done
     part toy_allocations:toy check "a step allocates nothing" toy_allocations
