@@ -268,9 +268,9 @@ typedef struct RtTrainer {
     int n_scales;                    /* of codes; 0: no segment is encoded */
     int64_t largest_offset;          /* S: i32 [n_scales]: of each weight here, the largest rt_fp8_size */
     int64_t scales_offset;           /* L: dtype of sums [n_scales] */
-    int64_t staging_offset;          /* CUDA, L: parts from other ranks, to be added; */
+    int64_t staging_offset;          /* CUDA, S: parts from other ranks, to be added; */
     int64_t staging_bytes;           /* 0: no sums over ranks */
-    int64_t meeting_offset;          /* CUDA, L: what parts of other ranks have, in a meet; */
+    int64_t meeting_offset;          /* CUDA, S: what parts of other ranks have, in a meet; */
     int64_t meeting_bytes;           /* 0: no ranks share the parts */
     int64_t library_offset;          /* CUDA, L: workspace of matrix products */
     int64_t library_bytes;

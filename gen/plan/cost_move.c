@@ -15,7 +15,10 @@
  * 6. A sum that is limited to some multiprocessors (unroll_ctas.c) has their share of the
  *    links' rate.
  * 7. A device adds what a sum in tree order exchanged: it reads each part once and writes
- *    the sum, at the rate of memory, or of the multiprocessors to which it is limited. */
+ *    the sum, at the rate of memory, or of the multiprocessors to which it is limited.
+ * 8. A sum that its staging does not hold goes by halves of it, as many slices: all but
+ *    the last are added while the next one arrives, or arrive while the last is added
+ *    (runtime/cuda/ranks/rt_tree.c). */
 #include "plan/plan.h"
 
 #include <math.h>
@@ -142,21 +145,53 @@ static double added(const Gen *g, const Instr *i, int64_t ranks, double part)
                : 0;
 }
 
-/* Steps 4, 5 and 7: the sum of a rank's part. */
+/* Step 8: of `moving` and `adding`, the time that they run at once. */
+static double at_once(const Gen *g, int64_t ranks, double part, double moving,
+                      double adding)
+{
+    const double bytes = (double)ranks * part,
+                 staging = (double)g->model.target->staging_bytes;
+    const double slices =
+        staging > 0 && bytes > staging ? ceil(bytes / (staging / 2)) : 1;
+
+    return fmin(moving, adding) * (slices - 1) / slices;
+}
+
+/* An exchange, and what it takes longer to add what comes. */
+static double exchanged_and_added(const Gen *g, const Instr *i, RankBits group,
+                                  double part)
+{
+    const int64_t ranks = group_ranks(group);
+    const double moving = exchange(g, group, part), adding = added(g, i, ranks, part);
+
+    return moving + adding - at_once(g, ranks, part, moving, adding);
+}
+
+/* Steps 4, 5, 7 and 8: the sum of a rank's part. */
 static double sum(const Gen *g, const Instr *i, double part)
 {
     const RankBits group = i->group, mates = mesh_mates(g, group),
                    others = group & ~mates;
-    const int64_t near = group_ranks(mates), far = group_ranks(others);
 
     if (!mesh_two_hops(g, group))
-        return exchange(g, group, part) + added(g, i, group_ranks(group), part);
-    return exchange(g, mates, (double)far * part) +
-           added(g, i, near, (double)far * part) + exchange(g, others, part) +
-           added(g, i, far, part);
+        return exchanged_and_added(g, i, group, part);
+    return exchanged_and_added(g, i, mates, (double)group_ranks(others) * part) +
+           exchanged_and_added(g, i, others, part);
 }
 
-/* Steps 2, 6 and 7: the sum of a rank's part, and what the instruction moves besides. */
+/* Steps 6 and 8, of a rank's part. */
+static double at_once_over_links(const Gen *g, const Instr *i, double part)
+{
+    const int64_t ranks = group_ranks(i->group);
+    const double share = i->ctas ? (double)i->ctas / LINK_CTAS : 1;
+    const double moving =
+        ps_of((double)(ranks - 1) * part, (double)g->model.rates.link_per_us * share);
+
+    return at_once(g, ranks, part, moving, added(g, i, ranks, part));
+}
+
+/* Steps 2, 6, 7 and 8: the sum of a rank's part, and what the instruction moves
+ * besides. */
 static int64_t sum_over_links(const Gen *g, const Instr *i, double part)
 {
     const Rates *r = &g->model.rates;
@@ -164,7 +199,8 @@ static int64_t sum_over_links(const Gen *g, const Instr *i, double part)
 
     return capped((double)r->latency_ps +
                   ps_of((double)i->moved_bytes, (double)r->link_per_us * share) +
-                  added(g, i, group_ranks(i->group), part));
+                  added(g, i, group_ranks(i->group), part) -
+                  at_once_over_links(g, i, part));
 }
 
 /* ---- both ------------------------------------------------------------------------ */
@@ -217,6 +253,11 @@ static double summed_part(const Instr *i)
 
     return (double)((i->kind == INS_ALL_REDUCE ? min_i64(i->elems, slice) : i->elems) *
                     dtype_bytes(i->dtype));
+}
+
+int64_t cost_at_once(const Gen *g, const Instr *i)
+{
+    return i->group && i->ctas ? capped(at_once_over_links(g, i, summed_part(i))) : 0;
 }
 
 int64_t cost_collective(const Gen *g, const Instr *i)

@@ -358,6 +358,9 @@ bool cost_is_cheap(const Gen *g, const Node *n);
 /* A collective of a group, of so many bytes: everything that is gathered or reduced. */
 int64_t cost_move(const Gen *g, MoveKind kind, RankBits group, int64_t bytes);
 int64_t cost_collective(const Gen *g, const Instr *i);
+/* Of a limited sum, the time in which its exchange and its addition each take the limit's
+ * multiprocessors. */
+int64_t cost_at_once(const Gen *g, const Instr *i);
 /* Blocks of NCCL's kernels that carry the whole rate of a GPU's links, one for each of the 18 NVLinks
  * of an H100; and blocks that add at nearly the rate of its memory (SUM_BLOCKS of rt_norm.c). */
 enum { LINK_CTAS = 18, SUM_CTAS = 32 };

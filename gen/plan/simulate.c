@@ -209,10 +209,17 @@ static int next_of(const Program *p, StreamId s, int id, int to)
     return id;
 }
 
-/* The time that a kernel runs beside collectives: without a limit, and with one. */
+/* The time that a kernel runs beside collectives: without a limit, and with one; and with
+ * one, the time for which these take its multiprocessors, which counts twice while they
+ * exchange and add at once. */
 typedef struct Beside {
-    int64_t any, limited;
+    int64_t any, limited, taken;
 } Beside;
+
+static int64_t taken(const Gen *g, const Instr *i, int64_t both, int64_t all)
+{
+    return both + (int64_t)((double)cost_at_once(g, i) * (double)both / (double)all);
+}
 
 /* Adds to also[] of the kernels, counted from `from`, the time that they run beside the
  * stream's instructions. */
@@ -233,10 +240,12 @@ static void beside(const Gen *g, StreamId s, int from, int to, const Times *t,
             other = next_of(p, s, other + 1, to);
         for (int o = other; o < to && t->start[o] < end; o = next_of(p, s, o + 1, to)) {
             const int64_t both = min_i64(end, t->end[o]) - max_i64(start, t->start[o]);
-            if (p->ins.items[o].ctas > 0)
+            if (p->ins.items[o].ctas > 0) {
                 a->limited += both;
-            else
+                a->taken += taken(g, &p->ins.items[o], both, t->end[o] - t->start[o]);
+            } else {
                 a->any += both;
+            }
         }
     }
 }
@@ -249,8 +258,10 @@ static int64_t slowed(const Times *t, int id, const Beside *also, int64_t more,
     const int64_t runs = t->end[id] - t->start[id] - t->waited[id];
     const int64_t any = min_i64(max_i64(also->any - t->waited[id], 0), runs);
     const int64_t limited = min_i64(also->limited, runs - any);
+    const double share = also->limited > 0 ? (double)limited / (double)also->limited : 0;
 
-    return any / 1000 * more + limited / 1000 * more_limited;
+    return any / 1000 * more +
+           (int64_t)((double)also->taken * share) / 1000 * more_limited;
 }
 
 /* Of 1000 ps of a kernel beside a sum that takes some of the processors, the ps more. */

@@ -173,7 +173,8 @@ static void scale_buffers(Unroller *u)
 
 /* Workspace of the target's libraries, fixed here so that nothing is allocated later. And
  * the parts of a segment that a rank receives from others to add them; if the buffer is
- * smaller, the runtime takes them slice by slice, in whole grains. */
+ * smaller, the runtime takes them slice by slice, in whole grains. All that ranks send
+ * and receive is in the symmetric space (rt_nccl.c). */
 static void target_buffers(Unroller *u)
 {
     Gen *g = u->g;
@@ -189,11 +190,11 @@ static void target_buffers(Unroller *u)
     if (most > 0 && !m->library_order && m->target->staging_bytes) {
         int64_t bytes =
             max_i64(row, min_i64(round_up(most, row), m->target->staging_bytes));
-        u->staging = unroll_buffer(u, BUF_STAGING, SPACE_LOCAL, "staging",
+        u->staging = unroll_buffer(u, BUF_STAGING, SPACE_SYMMETRIC, "staging",
                                    "parts of other ranks, to be added", bytes);
     }
     if (m->target->peers_write_gathered && g->in_parts && parts_all_group(m))
-        unroll_buffer(u, BUF_MEETING, SPACE_LOCAL, "meeting",
+        unroll_buffer(u, BUF_MEETING, SPACE_SYMMETRIC, "meeting",
                       "what parts of other ranks have, in a meet", plan_meeting_bytes(g));
     if (m->target->library_workspace_bytes) {
         unroll_buffer(u, BUF_LIBRARY, SPACE_LOCAL, "library",

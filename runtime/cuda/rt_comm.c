@@ -90,6 +90,9 @@ void rt_comm_open(Rt *rt)
     *places.now = places.seen = -1;
     places.come = new_event(rt);
     places.joined = new_event(rt);
+#ifdef RT_NCCL
+    rt_tree_open(rt);
+#endif
 }
 
 /* ---- places ---------------------------------------------------------------------- */

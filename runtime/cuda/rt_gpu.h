@@ -23,8 +23,8 @@
 _Noreturn void rt_cuda_failed(const Rt *rt, const char *call, cudaError_t error);
 
 /* Streams of the device: RT_GATHER and RT_REDUCE of rt.h, which are one, and these: of the
- * mathematics, and of progress reports to the host. */
-enum { RT_COMPUTE = 2, RT_PLACES = 3, RT_DEVICE_STREAMS = 4 };
+ * mathematics, of progress reports to the host, and of sums that are added slice by slice. */
+enum { RT_COMPUTE = 2, RT_PLACES = 3, RT_ADDS = 4, RT_DEVICE_STREAMS = 5 };
 
 /* Device memory outside the arena, as measured, by owner. */
 typedef enum {
@@ -167,6 +167,7 @@ extern const RtTransport *rt_transport; /* chosen with the device */
 /* rt_tree.c: enqueues the work of a collective on its stream. rt_exchange.c: the same for an
  * exchange. */
 void rt_execute(Rt *rt, int stream, const RtOp *op);
+void rt_tree_open(Rt *rt); /* before that */
 void rt_exchange(Rt *rt, int stream, const RtOp *op);
 /* The loopback's part of the memory shared by ranks. */
 int64_t rt_loopback_bytes(const RtTrainer *t);

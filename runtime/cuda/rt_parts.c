@@ -75,7 +75,7 @@ static char *received(const RtParts *p, const RtAlong *along, const RtMeet *m, i
 {
     const int64_t stride = meeting_stride(sent_bytes(along, m));
     const int place = q < along->first ? q : q - along->here;
-    return (char *)rt_local(p->rt, p->rt->trainer->meeting_offset) +
+    return (char *)rt_symmetric(p->rt, p->rt->trainer->meeting_offset) +
            (lane / along->lane_step * (along->all - along->here) + place) * stride;
 }
 
@@ -85,7 +85,7 @@ static char *packed(const RtParts *p, const RtAlong *along, const RtMeet *m, int
 {
     const int others = along->lanes * (along->all - along->here);
     const int place = lane / along->lane_step * along->here + q;
-    return (char *)rt_local(p->rt, p->rt->trainer->meeting_offset) +
+    return (char *)rt_symmetric(p->rt, p->rt->trainer->meeting_offset) +
            others * meeting_stride(sent_bytes(along, m)) +
            place * meeting_stride(m->bytes);
 }

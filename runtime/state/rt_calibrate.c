@@ -82,10 +82,17 @@ static Range free_local(const Rt *rt)
     const Range used[] = {{t->tokens_offset, numbers},
                           {t->targets_offset, numbers},
                           {t->starts_offset, t->packed ? numbers : 0},
-                          {t->staging_offset, t->staging_bytes},
-                          {t->meeting_offset, t->meeting_bytes},
                           {t->library_offset, t->library_bytes}};
     return largest_gap(t->local_bytes, used, sizeof used / sizeof *used);
+}
+
+static Range free_symmetric(const Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    const Range used[] = {{t->control_offset, RT_CONTROL_BYTES(t->micro_batches)},
+                          {t->staging_offset, t->staging_bytes},
+                          {t->meeting_offset, t->meeting_bytes}};
+    return largest_gap(t->symmetric_bytes, used, sizeof used / sizeof *used);
 }
 
 /* Numbers of magnitude 0.5 to 2 in every dtype: the smallest numbers would take longer.
@@ -309,8 +316,7 @@ static int64_t choose_collective(Bench *b, bool gather, int64_t bytes)
     const int ranks = rt_group_ranks(s->within);
     const RtDtype dtype = gather ? rt_gathered_dtype(s) : t->reduce_dtype;
     const int64_t size = (int64_t)rt_dtype_bytes(dtype);
-    const Range control = {t->control_offset, RT_CONTROL_BYTES(t->micro_batches)};
-    const Range gap = largest_gap(t->symmetric_bytes, &control, 1);
+    const Range gap = free_symmetric(b->rt);
     int64_t elems = bytes / size / ranks / RT_GRAIN_ELEMS * RT_GRAIN_ELEMS;
     elems = elems > s->shard_elems ? s->shard_elems : elems;
     elems = elems < RT_GRAIN_ELEMS ? RT_GRAIN_ELEMS : elems;

@@ -22,6 +22,7 @@ quick_builds=1
 . "$ROOT/tests/cudasim/muon.sh"
 . "$ROOT/tests/cudasim/parts.sh"
 . "$ROOT/tests/cudasim/signals.sh"
+. "$ROOT/tests/cudasim/sums.sh"
 home=$BUILD/tests/cudasim/home
 data=$ROOT/LICENSE
 STEPS=2
@@ -496,38 +497,6 @@ graphs() {
     fi
 }
 
-# A sum that begins with the rank's own part: on four ranks it is no tree.
-unordered() {
-    local dir=$WORK/unordered runtime=$WORK/runtime
-    cp -R "$ROOT/runtime" "$runtime"
-    sed -i 's/return k == p->mine ? (const RtGrad \*)p->own/k ^= k == 0 || k == p->mine ? p->mine : 0; &/' \
-        "$runtime/cuda/rt_kernels.h"
-    if cmp -s "$runtime/cuda/rt_kernels.h" "$ROOT/runtime/cuda/rt_kernels.h" ||
-       ! trainer "$dir" tiny_llama cuda --set mesh.shard=4 ||
-       ! CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$runtime"; then
-        bad "a sum in another order: not planted" "$dir.log"
-        return
-    fi
-    other "a sum in another order" "$dir"
-}
-
-# NCCL's own sums: near the reference, the same again; what changes their order is in the platform.
-library_sums() {
-    local dir=$WORK/library
-    if ! trainer "$dir" tiny_llama cuda --set mesh.shard=4 --set 'reduction="library"' ||
-       ! CUDASIM_UNCHECKED=1 build_cuda "$dir" || ! NCCL_ALGO=Ring run_cuda "$dir"; then
-        bad "reduction = \"library\": does not run" "$dir.log"
-        return
-    fi
-    check "reduction = \"library\": losses near the tree's" near "$WORK/reference_llama.jsonl" \
-        "$dir.jsonl" 1e-4
-    cp "$dir.result" "$dir.first"
-    check "the platform has NCCL's variables" grep -q "platform .*, NCCL_ALGO=Ring" "$dir.out"
-    run_cuda "$dir"
-    check "reduction = \"library\": the same bits again" cmp "$dir.result" "$dir.first"
-    check "without a variable it has none" bash -c "! grep -q 'platform .* NCCL_' '$dir.out'"
-}
-
 llama() { reference llama tiny_llama 1e-4; }
 gpt2() {
     if reference gpt2 tiny_gpt2 1e-4; then rows gpt2 tiny_gpt2 2; fi
@@ -569,6 +538,7 @@ fp8() {
 part llama llama
 part rows:llama turn 1 2 rows llama tiny_llama 1
 part library_sums:llama turn 0 2 library_sums
+part sliced_sums:llama turn 1 2 sliced_sums
 part faults:llama turn 3 4 faults
 part unordered:llama turn 1 2 unordered
 part unmet:llama turn 0 2 unmet

@@ -7,6 +7,7 @@ import json, re, subprocess, sys
 fsdpgen, model = sys.argv[1:]
 LINK, START = 360e9, 20e-6  # bytes/s between the H100 of a node; seconds before a collective
 MEMORY, EACH = 2800e9, 65536 / 0.8e-6  # bytes/s of memory, and of a multiprocessor that adds
+STAGING = 128 << 20  # bytes of a target
 
 def sets(*fields):
     return [a for f in ("target.gpu=h100", *fields) for a in ("--set", f)]
@@ -65,9 +66,13 @@ class Cluster:
         return START + self.net_step + max(links, (n - near) * part / self.nic,
                                            (n - leaf) * part * self.over / self.nic)
 
-    # each gets its part from the others, then reads all parts and writes their sum
+    # each gets its part from the others, then reads all parts and writes their sum; by halves of its staging, if
+    # that does not hold them: then one slice is added while another comes
     def sum(self, ranks, part, limit=0):
-        return self.exchange(ranks, part, limit) + (len(ranks) + 1) * part / min(MEMORY, (limit or 32) * EACH)
+        moves = self.exchange(ranks, part, limit)
+        adds = (len(ranks) + 1) * part / min(MEMORY, (limit or 32) * EACH)
+        slices = -(-len(ranks) * part // (STAGING // 2)) if len(ranks) * part > STAGING else 1
+        return moves + adds - min(moves, adds) * (slices - 1) / slices
 
 def near(a, b, what):
     if abs(a - b) > 1e-6 * max(abs(a), abs(b)) + 2e-12:

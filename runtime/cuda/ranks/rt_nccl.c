@@ -15,8 +15,9 @@
  *    from the tables), other exchanges at most 16; for each limit there is a
  *    communicator. NCCL has memory for each channel to each rank.
  * 5. NCCL may register buffers of sends and receives only on both sides: with one side
- *    registered, ranks wait for each other for ever. The symmetric space is, because of
- *    its windows, but staging is not. So no buffer is registered for anything else. */
+ *    registered, ranks wait for each other for ever. So all of them, staging too, are in
+ *    the symmetric space, which is registered for its windows, and nothing else is
+ *    registered. */
 #include "cuda/rt_gpu.h"
 
 #include <nccl.h>

@@ -5,10 +5,22 @@
  * A sum has the order in its record. For the tree, every rank sends the others their
  * parts (a staged all-to-all, slice by slice into a planned buffer), then a kernel adds
  * them node by node; it takes two hops if the tables say so (RtHops). In the library's
- * order the transport sums. */
+ * order the transport sums.
+ *
+ * A sum of several slices uses the buffer by halves: while a kernel on a stream of its
+ * own adds one slice, the next one arrives in the other half. A slice is exchanged when
+ * its half has been added, and the collectives' stream goes on when all have been. */
 #include "cuda/rt_gpu.h"
 
 const RtTransport *rt_transport;
+static cudaEvent_t arrived, added[2]; /* of a slice; by half */
+
+void rt_tree_open(Rt *rt)
+{
+    cudaEvent_t *events[] = {&arrived, &added[0], &added[1]};
+    for (int i = 0; i < 3; i++)
+        RT_CUDA_CALL(rt, cudaEventCreateWithFlags(events[i], cudaEventDisableTiming));
+}
 
 /* ---- sums ------------------------------------------------------------------------ */
 
@@ -36,38 +48,86 @@ typedef struct Sum {
     int ctas;
 } Sum;
 
+/* A slice of a sum: elements from `at` on of each part. */
+typedef struct Slice {
+    const Parts *parts;
+    char *staging;
+    int64_t at, elems;
+} Slice;
+
+static void exchange_slice(const Sum *s, const Slice *l)
+{
+    Rt *rt = s->rt;
+    const Parts *p = l->parts;
+    const int64_t item = s->item_bytes;
+    const int mine = rt_group_index(p->group, rt->rank), ranks = rt_group_ranks(p->group);
+    const int64_t own = part_elems(p, mine, l->at, l->elems);
+    RtParcel parcel[RT_MAX_RANKS];
+    for (int k = 0; k < ranks; k++) {
+        parcel[k] = (RtParcel){k, p->base + (k * p->stride + l->at) * item,
+                               part_elems(p, k, l->at, l->elems) * item,
+                               l->staging + k * l->elems * item, own * item};
+    }
+    rt_transport->exchange(rt, s->stream, p->group, s->ctas, parcel, ranks,
+                           l->elems * item);
+}
+
+static void add_slice(const Sum *s, const Slice *l, int stream, char *out)
+{
+    const Parts *p = l->parts;
+    const int64_t item = s->item_bytes;
+    const int mine = rt_group_index(p->group, s->rt->rank);
+    const int64_t own = part_elems(p, mine, l->at, l->elems);
+    const RtRankParts parts = {.own = p->base + (mine * p->stride + l->at) * item,
+                               .staging = l->staging,
+                               .stride = l->elems,
+                               .mine = mine,
+                               .ranks = rt_group_ranks(p->group)};
+    if (own > 0) {
+        rt_add_parts(s->rt, rt_gpu.stream[stream], &parts, own, out + l->at * item,
+                     s->ctas);
+    }
+}
+
+static void sum_by_halves(const Sum *s, const Parts *p, int64_t slice, char *out)
+{
+    Rt *rt = s->rt;
+    const cudaStream_t moves = rt_gpu.stream[s->stream], adds = rt_gpu.stream[RT_ADDS];
+    const int64_t half_bytes = slice * rt_group_ranks(p->group) * s->item_bytes;
+    char *staging = rt_symmetric(rt, rt->trainer->staging_offset);
+    int half = 0;
+    for (int64_t at = 0; at < p->elems; at += slice, half ^= 1) {
+        const Slice l = {p, staging + half * half_bytes, at, slice};
+        if (at >= 2 * slice)
+            RT_CUDA_CALL(rt, cudaStreamWaitEvent(moves, added[half], 0));
+        exchange_slice(s, &l);
+        RT_CUDA_CALL(rt, cudaEventRecord(arrived, moves));
+        RT_CUDA_CALL(rt, cudaStreamWaitEvent(adds, arrived, 0));
+        add_slice(s, &l, RT_ADDS, out);
+        RT_CUDA_CALL(rt, cudaEventRecord(added[half], adds));
+    }
+    RT_CUDA_CALL(rt, cudaStreamWaitEvent(moves, added[half ^ 1], 0));
+}
+
 /* out = the tree sum over the group of this rank's part; out may be that part of our own
  * buffer. */
 static void sum_parts(const Sum *s, const Parts *p, char *out)
 {
     Rt *rt = s->rt;
     const RtTrainer *t = rt->trainer;
-    const RtGroup g = p->group;
-    const int64_t item = s->item_bytes;
-    const int mine = rt_group_index(g, rt->rank), ranks = rt_group_ranks(g);
-    const int64_t slice =
-        t->staging_bytes / (ranks * item) / RT_GRAIN_ELEMS * RT_GRAIN_ELEMS;
-    char *staging = rt_local(rt, t->staging_offset);
-    RtParcel parcel[RT_MAX_RANKS];
-    for (int64_t at = 0; at < p->elems; at += slice) {
-        const int64_t own = part_elems(p, mine, at, slice);
-        for (int k = 0; k < ranks; k++) {
-            parcel[k] = (RtParcel){k, p->base + (k * p->stride + at) * item,
-                                   part_elems(p, k, at, slice) * item,
-                                   staging + k * slice * item, own * item};
-        }
-        rt_transport->exchange(rt, s->stream, g, s->ctas, parcel, ranks, slice * item);
-        if (own > 0) {
-            const RtRankParts parts = {.own = p->base + (mine * p->stride + at) * item,
-                                       .staging = staging,
-                                       .stride = slice,
-                                       .mine = mine,
-                                       .ranks = ranks};
-            rt_add_parts(rt, rt_gpu.stream[s->stream], &parts, own, out + at * item,
-                         s->ctas);
+    const int mine = rt_group_index(p->group, rt->rank), ranks = rt_group_ranks(p->group);
+    const int64_t grains = t->staging_bytes / (ranks * s->item_bytes) / RT_GRAIN_ELEMS;
+    if (p->elems > grains * RT_GRAIN_ELEMS && grains > 1) {
+        sum_by_halves(s, p, grains / 2 * RT_GRAIN_ELEMS, out);
+    } else {
+        const int64_t slice = grains * RT_GRAIN_ELEMS;
+        for (int64_t at = 0; at < p->elems; at += slice) {
+            const Slice l = {p, rt_symmetric(rt, t->staging_offset), at, slice};
+            exchange_slice(s, &l);
+            add_slice(s, &l, s->stream, out);
         }
     }
-    rt_count_group(rt, g, part_elems(p, mine, 0, p->elems) * item,
+    rt_count_group(rt, p->group, part_elems(p, mine, 0, p->elems) * s->item_bytes,
                    &rt->state->reduced_bytes);
 }
 
