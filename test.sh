@@ -240,8 +240,8 @@ fi
 run_all_end
 
 # The suites that run arithmetic, once more with every other instruction set, each with the next
-# seed: rows "SUITE ISA". The others run none: they compare texts and files of the generator, or
-# start with what compilers and libraries of others say (cuda, gpu, hf). Where only the library of
+# seed: rows "SUITE ISA". The others compare texts and files of the generator, have results that depend on
+# no instruction set, or start with what compilers and libraries of others say (cuda, gpu, hf). Where only the library of
 # products is another, those whose trainers multiply by it: the rest take the built-in one.
 elsewhere() {
     local isa suite builds list

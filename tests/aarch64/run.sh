@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Arm hosts (Grace, Graviton), with Debian's cross compiler and qemu's emulation of a processor: the
 # generator writes the bytes that it writes here, every kernel meets its reference and has its golden
-# bits, and trainers have equal bits for any number of ranks and after a stop. FULL=1 or parts by
-# name only: the emulation is slow. The libraries' packages come from Debian, into this suite's folder.
+# bits, trainers have equal bits for any number of ranks and after a stop, and the C of a CUDA trainer
+# compiles. FULL=1 or parts by name only: the emulation is slow. The libraries' packages come from
+# Debian, into this suite's folder.
 set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/out/models.sh"
@@ -128,7 +129,24 @@ trainers() { # NAME MODEL SET...
     check "$name: stopped and continued, equal weights" equal_weights "$name.whole" "$name.twice"
 }
 
+# Hosts of GPUs, such as Grace: the C of a CUDA trainer and of its runtime. Kernels are nvcc's.
+cuda_hosts() {
+    local cuda=${CUDA_HOME:-/usr/local/cuda} file folder=$WORK/cuda
+    [ -e "$cuda/include/nccl.h" ] || { echo "skipped: hosts of GPUs (no headers of CUDA and NCCL)"; return; }
+    check "a CUDA trainer is generated" "$native" "$ROOT/tests/models/tiny_llama.lua" --target cuda \
+        --set mesh.shard=2 --set 'dtypes.param="bf16"' --set model.head_dim=16 --set 'target.attention="cudnn"' -o "$folder"
+    : >"$WORK/images.h"
+    find "$folder"/*.c "$ROOT/runtime" -name '*.c' -not -path '*/cpu/*' >"$WORK/hosts"
+    while read -r file; do
+        check "${file##*/}" $target-gcc -std=gnu11 -O2 -march=$march -Wall -Wextra -Werror -fopenmp \
+            -fsyntax-only -DRT_CUDA -DRT_NCCL -DRT_JIT "-DRT_IMAGES=\"$WORK/images.h\"" -I"$ROOT/runtime" \
+            -I"$ROOT/runtime/cuda" -isystem "$cuda/include" "$file"
+    done <"$WORK/hosts"
+    at_least "files of hosts of GPUs" "$(grep -c . "$WORK/hosts")" 100
+}
+
 part build build
+part cuda_hosts cuda_hosts
 part generator:build generator
 part units:build units
 part ops:build ops

@@ -16,6 +16,7 @@ llama_leaves|tests/models/tiny_llama.lua|global_batch=64 leaves=8|2
 llama_fp8|tests/models/tiny_llama.lua|dtypes={param="bf16",linear="fp8"} seq=16 model.dim=32 model.head_dim=16 model.ffn=48|3
 gpt2|tests/models/tiny_gpt2.lua||3
 gpt2_bf16|tests/models/tiny_gpt2.lua|dtypes.param="bf16"|3
+gpt2_fp8|tests/models/tiny_gpt2.lua|dtypes={param="bf16",linear="fp8"} seq=16 model.dim=32 model.heads=2 model.ffn=48|2
 gpt2_untied|tests/models/tiny_gpt2.lua|model.tied=false|2
 sgd|tests/models/tiny_gpt2.lua|optimizer=sgd{lr=0.1,momentum=0.9} lr=wsd{warmup=1,steps=3,decay=2}|3
 sgd_plain_bf16|tests/models/tiny_llama.lua|optimizer=sgd{lr=0.1} dtypes.param="bf16" lr=linear{steps=3}|3
