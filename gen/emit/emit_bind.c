@@ -420,14 +420,6 @@ static void push_saver(Steps *s, const Class *c, bool some)
     lua_setfield(L, -2, "fields");
 }
 
-/* Of the scratch that a binder's spans share; what runs again has the forward's. */
-static int64_t slab_bytes(const Binder *b)
-{
-    return b->span->phase == PHASE_EVALUATE   ? b->cls->evaluate.scratch_bytes
-           : b->span->phase == PHASE_BACKWARD ? b->cls->backward.scratch_bytes
-                                              : b->cls->forward.scratch_bytes;
-}
-
 /* How a binder finds the values that its kernels pass to each other; NULL: there are
  * none. */
 static const char *scratch_call(Steps *s, const Binder *b)
@@ -436,7 +428,8 @@ static const char *scratch_call(Steps *s, const Binder *b)
                ? NULL
                : gen_printf(s->g, "%s_at(rt%s)",
                             scratch_struct(s->g, b->cls, b->span->phase),
-                            slab_part(s->g, "scratch", slab_bytes(b)));
+                            slab_part(s->g, "scratch",
+                                      class_scratch_bytes(b->cls, b->span->phase)));
 }
 
 /* Field `slabs`: the functions for these values. */

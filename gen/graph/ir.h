@@ -259,6 +259,14 @@ static inline const Span *class_span(const Class *c, int piece, Phase phase)
     return p ? &p->forward : &c->forward;
 }
 
+/* The scratch that all pieces of a block share in a phase; what runs again has the forward's. */
+static inline int64_t class_scratch_bytes(const Class *c, Phase phase)
+{
+    return phase == PHASE_EVALUATE   ? c->evaluate.scratch_bytes
+           : phase == PHASE_BACKWARD ? c->backward.scratch_bytes
+                                     : c->forward.scratch_bytes;
+}
+
 /* The k-th piece that a phase runs. */
 static inline int class_piece(const Class *c, int k, Phase phase)
 {

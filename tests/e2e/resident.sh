@@ -3,7 +3,7 @@
 # process's high-water mark (ru_maxrss, by --stats), where that is over 500 MiB: none is more than 2 %
 # above the rank that reads most of its peers' pages, or below the one that reads least.
 
-# Weights and optimizer, sums of leaves, activations, logits; one rank, shards, copies, both, parts along tensor.
+# Weights and optimizer, sums of leaves, activations, logits; one rank, shards, copies, both, parts, nodes.
 resident_table() {
     cat <<'TABLE'
 weights|$large
@@ -15,6 +15,9 @@ shards and recompute|$large model.vocab=48000 mesh.shard=4 recompute=block accum
 bf16|$large dtypes.param="bf16" model.tied=true model.dim=768
 activations|model.layers=8 model.dim=256 model.ffn=1024 seq=2048 global_batch=4 mesh.shard=2
 parts along tensor|$large model.vocab=64000 model.heads=8 model.kv_heads=4 parts.tensor=4 mesh.tensor=2
+parts along context|$large model.vocab=64000 model.heads=8 model.kv_heads=4 parts.context=2 mesh={shard=2,context=2}
+parts along both|$large model.vocab=64000 model.heads=8 model.kv_heads=4 parts.tensor=2 parts.context=4 mesh={tensor=2,context=2}
+sums over nodes|$large model.vocab=48000 mesh={shard=4,node=2}
 TABLE
 }
 
@@ -44,7 +47,7 @@ resident_one() { # NAME SETS
 resident() {
     local name sets number=0
     while IFS='|' read -r name sets; do
-        turn $number 9 resident_one "$name" "$sets"
+        turn $number 12 resident_one "$name" "$sets"
         number=$((number + 1))
     done < <(resident_table)
 }

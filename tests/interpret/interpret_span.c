@@ -120,13 +120,6 @@ static void bind_saved(const Binder *b, SpanCall *c)
     }
 }
 
-static int64_t scratch_bytes(const Class *c, Phase phase)
-{
-    return phase == PHASE_EVALUATE   ? c->evaluate.scratch_bytes
-           : phase == PHASE_BACKWARD ? c->backward.scratch_bytes
-                                     : c->forward.scratch_bytes;
-}
-
 static void bind_call(const Binder *b, SpanCall *c)
 {
     Machine *m = b->m;
@@ -152,7 +145,7 @@ static void bind_call(const Binder *b, SpanCall *c)
     c->logits = b->i->logits >= 0 ? interp_at(m, b->rank, b->i->logits) : NULL;
     c->loss =
         (double *)interp_at(m, b->rank, control) + interp_micro_batch(m, b->rank, b->t);
-    c->scratch = slab(b, b->i->scratch, scratch_bytes(c->cls, b->i->phase));
+    c->scratch = slab(b, b->i->scratch, class_scratch_bytes(c->cls, b->i->phase));
 }
 
 /* Does its phase of the block begin with this call? Then nothing lies in its scratch. */
