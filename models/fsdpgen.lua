@@ -24,6 +24,7 @@
 ---@field unit? integer rows or columns that stay together: a head's
 ---@field sections? integer[] sizes of what lies side by side, each of which is cut
 ---@field pad? boolean rows of zeros may follow, so that parts are equal: a vocabulary
+---@field of? string|string[] the model's field that is the number of units, or one for each section
 
 ---@class (exact) fsdpgen.part
 ---@field [1] string name

@@ -21,6 +21,11 @@ void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index,
 /* The first key, in order, that the op has no attribute for; NULL if it has one for each. */
 const char *builder_unknown_key(Builder *b, const OpRule *op, int index);
 void builder_check_keys(Builder *b, const OpRule *op, int index);
+/* Fields of the table at index are list items up to n_items, and these keys. */
+void builder_check_fields(Builder *b, int index, const char *what, int n_items,
+                          const char *const *keys, int n_keys);
+/* builder_mark.c: reads `cut` of the table at index. */
+void builder_mark(Builder *b, ClassParam *p, int index);
 /* Fills in[op->n_in]: NULL for an omitted optional input. */
 void builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in);
 Pos builder_place(Builder *b); /* the architecture's line that makes the current call */

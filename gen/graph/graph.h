@@ -72,6 +72,10 @@ int split_ops(Gen *g, Class *c, int at);
 /* The node as one part computes it: dims and attributes of the part; inferred. Needs a protected
  * call. */
 Node *split_part_node(Gen *g, const Node *n, const Choice *choice, PartsAxis axis);
+/* split_divide.c: do parts along the axis divide what they must? Else there is a message. */
+bool split_divides(Gen *g, PartsAxis axis);
+/* Rows of a part of a parameter that is padded. */
+int64_t split_padded_rows(const ClassParam *p, int64_t parts);
 /* What a part must have of the gradient: a piece as it has of the parameter, or all of it. */
 PartState split_gradient(const Class *c, const Value *gradient, PartsAxis axis);
 /* The whole dims along the axis → those of a part; pieces along other axes likewise. False: those

@@ -164,6 +164,8 @@ typedef struct ClassParam {
                               * architecture says; context: each such piece, to be stored */
     bool mark_pads;          /* rows of zeros may follow, so that parts are equal: sections of mark[PARTS_TENSOR] */
     int64_t mark_unit;       /* its sections are cut between units of so many rows or columns */
+    const char **mark_of;    /* of each of its sections, the model's field that is its number of units;
+                              * NULL: the architecture does not say */
     bool tied_global;        /* name is global, not local: shared between blocks */
     int piece;               /* the first piece that reads it, in forward order (span.c) */
     bool frozen;             /* no gradient, in all blocks of the class */

@@ -79,22 +79,6 @@ static PartState split_boundary(const Split *x, const Value *v)
     return p;
 }
 
-/* cuBLASLt multiplies on fast kernels where rows of logits are multiples of 16 bytes, as
- * many as 8 rows of a vocabulary make in the narrowest dtype, bf16. All dtypes have the
- * same rows, so that shapes do not depend on them. Without parts the loss ops' cuda.cu
- * pad copies instead. */
-enum { FAST_ROWS = 8 };
-
-/* Rows that each part has of a padded parameter, the last one with zeros: a multiple of
- * FAST_ROWS if that leaves the last part some of its own; else as few as can be. */
-static int64_t padded_rows(const ClassParam *p, int64_t parts)
-{
-    const int64_t least = round_up(p->dim[0], parts) / parts;
-    const int64_t fast = round_up(least, FAST_ROWS);
-
-    return fast * (parts - 1) < p->dim[0] ? fast : least;
-}
-
 /* Rows of zeros make all parts equal. What follows from the parameters' shapes follows
  * from the padded ones; ops that must know get both sizes. */
 static void pad_params(Split *x)
@@ -109,10 +93,10 @@ static void pad_params(Split *x)
         Sections *s = p ? &p->mark[PARTS_TENSOR].sections : NULL;
         int64_t dim[MAX_DIMS];
 
-        if (!p || !p->mark_pads || padded_rows(p, parts) * parts == p->dim[0])
+        if (!p || !p->mark_pads || split_padded_rows(p, parts) * parts == p->dim[0])
             continue;
         *s = (Sections){.n = 1, .elems = gen_alloc(x->g, sizeof *s->elems)};
-        s->elems[0] = padded_rows(p, parts) * parts;
+        s->elems[0] = split_padded_rows(p, parts) * parts;
         s->pad = s->elems[0] - p->dim[0];
         memcpy(dim, p->dim, sizeof dim);
         dim[0] = s->elems[0];
@@ -191,108 +175,6 @@ static void place_boundary(Split *x)
         if (v->kind == VAL_INPUT || v->kind == VAL_DOUT)
             v->part[x->axis] = split_boundary(x, v);
     }
-}
-
-/* The largest number of parts, a power of two, that divides n. */
-static int64_t most_parts(int64_t n)
-{
-    return n & -n;
-}
-
-/* What parts divide: "rows", or "units of 64 rows". */
-static const char *unit_text(Gen *g, const ClassParam *p, int64_t count)
-{
-    const char *lines = !p ? "tokens" : p->mark[PARTS_TENSOR].dim ? "columns" : "rows";
-
-    return !p || p->mark_unit == 1
-               ? lines
-               : gen_printf(g, "unit%s of %lld %s", count == 1 ? "" : "s",
-                            (long long)p->mark_unit, lines);
-}
-
-/* "use 8, 4 or 2"; where only 1 part has whole units, also what these parts would need.
- */
-static const char *use_parts(Gen *g, int64_t parts, int64_t most, const ClassParam *least,
-                             int64_t count)
-{
-    const int64_t enough = round_up(count, parts);
-    const char *all = gen_printf(g, "use %lld", (long long)most);
-
-    if (most == 1)
-        return gen_printf(
-            g, "use 1; %lld parts need a multiple of %lld %s there: %lld, not %lld",
-            (long long)parts, (long long)parts, unit_text(g, least, enough),
-            (long long)enough, (long long)count);
-    for (int64_t n = most / 2; n > 1; n /= 2)
-        all = gen_printf(g, "%s%s %lld", all, n > 2 ? "," : " or", (long long)n);
-    return all;
-}
-
-/* Does the last part have rows of its own? All others are full. */
-static bool padding_fits(const ClassParam *p, int64_t parts)
-{
-    return padded_rows(p, parts) * (parts - 1) < p->dim[0];
-}
-
-/* Whole numbers of heads and features in each part, as many as *most allows? Else it is
- * as many as do, *least the parameter that decides, and *count its units. */
-static void most_of_features(Gen *g, int64_t *most, const ClassParam **least,
-                             int64_t *count)
-{
-    const int64_t parts = g->model.parts[PARTS_TENSOR];
-
-    for (int i = 0; i < g->params.count; i++) {
-        const ClassParam *p = g->params.items[i].decl;
-        const PartState *mark = &p->mark[PARTS_TENSOR];
-
-        for (int k = 0; mark->kind == PART_CUT && k < mark->sections.n; k++) {
-            int64_t units = mark->sections.elems[k] / p->mark_unit;
-            int64_t can = p->mark_pads ? parts : most_parts(units);
-
-            while (p->mark_pads && can > most_parts(units) && !padding_fits(p, can))
-                can /= 2;
-            if (can >= *most)
-                continue;
-            *most = can;
-            *count = units;
-            *least = p;
-        }
-    }
-}
-
-/* Whole numbers of tokens, heads and features in each part; else a message. */
-static bool parts_divide(Gen *g, PartsAxis axis)
-{
-    const Model *m = &g->model;
-    const int64_t parts = m->parts[axis];
-    const int64_t others = axis == PARTS_CONTEXT ? m->parts[PARTS_TENSOR] : 1;
-    const char *field = parts_field(g, axis);
-    int64_t count = m->micro_batch * m->seq_tokens / others, most = most_parts(count);
-    const ClassParam *least = NULL;
-
-    if (axis == PARTS_TENSOR)
-        most_of_features(g, &most, &least, &count);
-    if (most >= parts)
-        return true;
-    if (least && least->mark_pads) {
-        diag_add(
-            g, DIAG_ERROR, model_pos(g, field), use_parts(g, parts, most, least, count),
-            "parts.tensor: %lld parts of %lld %s leave the last none of the %lld of %s",
-            (long long)parts, (long long)((count + parts - 1) / parts),
-            unit_text(g, least, count), (long long)count, least->name);
-        return false;
-    }
-    diag_add(g, DIAG_ERROR, model_pos(g, field), use_parts(g, parts, most, least, count),
-             "%s: %lld parts do not divide %s%s%lld %s", field, (long long)parts,
-             least        ? least->name
-             : others > 1 ? "micro_batch * seq / parts.tensor"
-                          : "micro_batch * seq",
-             least && least->mark[PARTS_TENSOR].sections.n > 1
-                 ? ", of which a section has "
-             : least ? ", which has "
-                     : ", which is ",
-             (long long)count, unit_text(g, least, count));
-    return false;
 }
 
 /* ---- gradients of parameters ----------------------------------------------------- */
@@ -577,7 +459,7 @@ void split_graph(Gen *g)
         if (parts_all(&g->model) > 1)
             drop_marks(g->classes.items[i]);
     for (int a = 0; a < N_PARTS_AXES; a++) /* parts of one axis are cut along the other */
-        if (g->model.parts[a] > 1 && !parts_divide(g, a))
+        if (g->model.parts[a] > 1 && !split_divides(g, a))
             return;
     for (int a = 0; a < N_PARTS_AXES; a++) {
         if (g->model.parts[a] <= 1)

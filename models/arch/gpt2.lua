@@ -16,21 +16,25 @@ end
 ---@param cut? fsdpgen.mark
 local function conv1d(g, name, x, from, to, std, value, cut)
     local w = g:param { name .. ".weight", { from, to }, init = "normal", std = std,
-                        decay = true, cut = cut and { "columns", unit = cut.unit,
-                                                      sections = cut.sections } or "rows" }
+                        decay = true,
+                        cut = cut and { "columns", unit = cut.unit, sections = cut.sections,
+                                        of = cut.of } or "rows" }
     local b = g:param { name .. ".bias", { to }, init = "zeros", decay = false,
-                        cut = cut and { "rows", unit = cut.unit, sections = cut.sections } }
+                        cut = cut and { "rows", unit = cut.unit, sections = cut.sections,
+                                        of = cut.of } }
     return g.bias { g.conv1d { x, w, name = value .. "_product" }, b, name = value }
 end
 
 local function embedding(g, m)
     if not m.tied then
         return g:param { "wte.weight", { m.vocab, m.dim }, init = "normal",
-                         std = m.init_std, decay = true, cut = { "rows", pad = true } }
+                         std = m.init_std, decay = true,
+                         cut = { "rows", pad = true, of = "vocab" } }
     end
     -- The head reads it too: one parameter under one global name.
     return g:param { global = "transformer.wte.weight", { m.vocab, m.dim },
-                     init = "normal", std = m.init_std, decay = true, cut = { "rows", pad = true } }
+                     init = "normal", std = m.init_std, decay = true,
+                     cut = { "rows", pad = true, of = "vocab" } }
 end
 
 local function embed(g, m)
@@ -49,7 +53,7 @@ local function layer(g, m, x)
     g:cut "qkv"
     local h = norm(g, m, "ln_1", x, "attn_norm")
     local qkv = conv1d(g, "attn.c_attn", h, m.dim, 3 * m.dim, m.init_std, "qkv",
-                       { unit = head_dim, sections = { m.dim, m.dim, m.dim } })
+                       { unit = head_dim, sections = { m.dim, m.dim, m.dim }, of = "heads" })
     g:cut "attention"
     local o = g.attention {
         qkv, g:starts(), heads = m.heads, kv_heads = m.heads, head_dim = head_dim,
@@ -59,7 +63,7 @@ local function layer(g, m, x)
     x = g.add { x, o, name = "attn_residual" }
     g:cut "mlp_up"
     h = norm(g, m, "ln_2", x, "ffn_norm")
-    local up = conv1d(g, "mlp.c_fc", h, m.dim, m.ffn, m.init_std, "ffn_up", {})
+    local up = conv1d(g, "mlp.c_fc", h, m.dim, m.ffn, m.init_std, "ffn_up", { of = "ffn" })
     local act = g.gelu { up, name = "ffn_act" }
     g:cut "mlp_down"
     local down = conv1d(g, "mlp.c_proj", act, m.ffn, m.dim, residual_std, "ffn_out")
@@ -73,7 +77,8 @@ local function head(g, m, x)
         w = embedding(g, m)
     else
         w = g:param { "lm_head.weight", { m.vocab, m.dim }, init = "normal",
-                      std = m.init_std, decay = true, cut = { "rows", pad = true } }
+                      std = m.init_std, decay = true,
+                      cut = { "rows", pad = true, of = "vocab" } }
     end
     local logits = g.linear { h, w, name = "logits" }
     local loss = g.cross_entropy { logits, g:targets(), name = "loss" }

@@ -32,11 +32,13 @@ end
 
 local function embedding(g, m)
     if not m.tied then
-        return matrix(g, "embed_tokens.weight", m.vocab, m.dim, m.init_std, { "rows", pad = true })
+        return matrix(g, "embed_tokens.weight", m.vocab, m.dim, m.init_std,
+                      { "rows", pad = true, of = "vocab" })
     end
     -- The head reads it too: one parameter under one global name.
     return g:param { global = "model.embed_tokens.weight", { m.vocab, m.dim },
-                     init = "normal", std = m.init_std, decay = true, cut = { "rows", pad = true } }
+                     init = "normal", std = m.init_std, decay = true,
+                     cut = { "rows", pad = true, of = "vocab" } }
 end
 
 -- Rows of q, k, v in the fused tensor, in Hugging Face's order.
@@ -52,7 +54,8 @@ end
 -- Each part has some heads of q, k and v.
 local function qkv_cut(m)
     local q, kv = m.heads * m.head_dim, m.kv_heads * m.head_dim
-    return { "rows", unit = m.head_dim, sections = { q, kv, kv } }
+    return { "rows", unit = m.head_dim, sections = { q, kv, kv },
+             of = { "heads", "kv_heads", "kv_heads" } }
 end
 
 -- Elements of a head that turn; transformers rounds down, too.
@@ -110,7 +113,8 @@ local function attention(g, m, x, residual_std, way)
     end
     g:cut "attention"
     local sinks = m.attention_sinks and g:param {
-        "self_attn.sinks", { heads }, init = "normal", std = m.init_std, decay = false, cut = "rows",
+        "self_attn.sinks", { heads }, init = "normal", std = m.init_std, decay = false,
+        cut = { "rows", of = "heads" },
     } or nil
     local o = g.attention {
         qkv, g:starts(), sinks, heads = heads, kv_heads = kv_heads, head_dim = head_dim,
@@ -119,14 +123,15 @@ local function attention(g, m, x, residual_std, way)
         scale = m.attention_multiplier or 1.0 / math.sqrt(head_dim),
     }
     w = matrix(g, "self_attn.o_proj.weight", m.dim, heads * head_dim, residual_std,
-               { "columns", unit = head_dim })
+               { "columns", unit = head_dim, of = "heads" })
     return g.linear { o, w, name = "attn_out" }
 end
 
 local function feed_forward(g, m, x, residual_std)
     local parts = { { "mlp.gate_proj.weight", m.ffn }, { "mlp.up_proj.weight", m.ffn } }
     local w = matrix(g, "mlp.gate_up_proj.weight", 2 * m.ffn, m.dim, m.init_std,
-                     { "rows", sections = { m.ffn, m.ffn } }, not m.fused_names and parts or nil)
+                     { "rows", sections = { m.ffn, m.ffn }, of = "ffn" },
+                     not m.fused_names and parts or nil)
     local gate_up = g.linear { x, w, name = "gate_up" }
     local act = g.swiglu { gate_up, act = m.geglu and "gelu" or nil, name = "ffn_act" }
     g:cut "mlp_down"
@@ -167,7 +172,8 @@ local function head(g, m, x)
     if m.tied then
         w = embedding(g, m)
     else
-        w = matrix(g, "lm_head.weight", m.vocab, m.dim, m.init_std, { "rows", pad = true })
+        w = matrix(g, "lm_head.weight", m.vocab, m.dim, m.init_std,
+                   { "rows", pad = true, of = "vocab" })
     end
     h = scaled(g, h, 1 / (m.logits_scaling or 1), "head_scaled") -- as good as scaled logits
     local logits = g.linear { h, w, name = "logits" }
