@@ -20,6 +20,7 @@
  *    the last are added while the next one arrives, or arrive while the last is added
  *    (runtime/cuda/ranks/rt_tree.c). */
 #include "plan/plan.h"
+#include "base/exact.h"
 
 #include <math.h>
 
@@ -62,7 +63,8 @@ static int nearest_rows(const Rates *r, MoveKind kind, int64_t ranks,
     return n;
 }
 
-/* Below the smallest size its time, which is latency; above the largest its rate. */
+/* Plans are emitted, and libm's logarithm is another in the last bit on some machines.
+ * Below the smallest size its time, which is latency; above the largest its rate. */
 static double interpolate(const MoveTime *t, int n, double bytes)
 {
     int k = 0;
@@ -73,9 +75,10 @@ static double interpolate(const MoveTime *t, int n, double bytes)
         return (double)t[n - 1].ps * (bytes / (double)t[n - 1].bytes);
     while (bytes > (double)t[k + 1].bytes)
         k++;
-    return (double)t[k].ps + (double)(t[k + 1].ps - t[k].ps) *
-                                 (log2(bytes / (double)t[k].bytes) /
-                                  log2((double)t[k + 1].bytes / (double)t[k].bytes));
+    return (double)t[k].ps +
+           (double)(t[k + 1].ps - t[k].ps) *
+               (exact_log2(bytes / (double)t[k].bytes) /
+                exact_log2((double)t[k + 1].bytes / (double)t[k].bytes));
 }
 
 /* ---- by rates of links and NICs -------------------------------------------------- */
