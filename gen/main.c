@@ -122,11 +122,41 @@ static OptionsFound check_forms(OptionReader *r, const Options *opt)
                          : opt->trace          ? "trace"
                          : opt->check_drift    ? "check"
                          : opt->output         ? "output"
+                         : opt->link_runtime   ? "link-runtime"
                                                : NULL;
 
     return first && second
                ? options_wrong(r, "--%s and --%s: one at a time", first, second)
                : OPTIONS_GO;
+}
+
+/* An option that the others leave without a use. */
+static OptionsFound check_used(OptionReader *r, const Options *opt)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } runs[] = {{opt->measure, "measure N"}, {opt->steps, "steps N"},
+                {opt->minutes, "minutes N"}, {opt->data, "data FILE"},
+                {opt->work, "work DIR"},     {opt->wisdom, "wisdom FILE"}};
+
+    for (size_t i = 0; opt->plan_only && i < sizeof runs / sizeof *runs; i++)
+        if (runs[i].given)
+            return options_wrong(r,
+                                 "--plan-only runs nothing, and --%s is for runs: one at "
+                                 "a time",
+                                 runs[i].name);
+    if (opt->image && !opt->kernels)
+        return options_wrong(r, "--image FILE adds what compiled kernels take to "
+                                "--kernels, which is not given");
+    if (opt->force && opt->check_drift)
+        return options_wrong(r, "--check writes nothing, and --force overwrites: one at "
+                                "a time");
+    if (opt->force && !opt->output && !opt->html && !opt->trace &&
+        strcmp(opt->command, "init"))
+        return options_wrong(r, "--force replaces files, and this command line names no "
+                                "file to write");
+    return OPTIONS_GO;
 }
 
 /* Which options a command requires or excludes together. */
@@ -148,16 +178,9 @@ static OptionsFound check_options(OptionReader *r, Options *opt)
         strcmp(opt->target, "cpu"))
         return options_wrong(r, "--sanitize is for the target cpu: the simulated device "
                                 "checks every access");
-    if (opt->image && !opt->kernels)
-        return options_wrong(r, "--image FILE adds what compiled kernels take to "
-                                "--kernels, which is not given");
-    if (opt->plan_only && opt->measure)
-        return options_wrong(r,
-                             "--plan-only runs nothing, and --measure N runs the N best: "
-                             "one at a time");
     if (!strcmp(opt->command, "generate") && !opt->output && !opt->dump)
         return options_wrong(r, "no folder is given to write: -o DIR");
-    return check_forms(r, opt);
+    return check_used(r, opt) == OPTIONS_GO ? check_forms(r, opt) : OPTIONS_WRONG;
 }
 
 /* A text as Lua writes it. */

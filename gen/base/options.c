@@ -99,13 +99,13 @@ static const Option *lettered_option(const Command *c, char letter)
 /* Before the command is known: is the next argument the value of this one? */
 static bool takes_next(const OptionReader *r, const char *arg)
 {
-    if (arg[1] != '-') {
-        const Option *o = lettered_option(r->commands, arg[1]);
+    const bool letter = arg[1] != '-';
 
-        return o && o->value && !arg[2];
-    }
+    if (letter && arg[1] && arg[2])
+        return false;
     for (const Command *c = r->commands; c->name; c++) {
-        const Option *o = named_option(c, arg + 2, strlen(arg + 2));
+        const Option *o = letter ? lettered_option(c, arg[1])
+                                 : named_option(c, arg + 2, strlen(arg + 2));
 
         if (o)
             return o->value;

@@ -9,9 +9,9 @@
 
 /* ---- places ---------------------------------------------------------------------- */
 
-static const Place *find_place(Gen *g, const char *path)
+static Place *find_place(Gen *g, const char *path)
 {
-    const Place *found = NULL;
+    Place *found = NULL;
 
     for (int i = 0; i < g->loader->places.count; i++)
         if (!strcmp(g->loader->places.items[i].path, path))
@@ -21,7 +21,7 @@ static const Place *find_place(Gen *g, const char *path)
 
 void check_mark_usual(Gen *g, const char *path)
 {
-    Place *p = (Place *)find_place(g, path);
+    Place *p = find_place(g, path);
 
     if (p)
         p->usual = true;

@@ -14,7 +14,6 @@
 #define MAX_PARAM_ELEMS (INT64_C(1) << 46)
 
 enum {
-    MAX_BLOCKS = 1024, /* planning is quadratic in instructions: takes seconds here */
     MAX_PIECES = 32,
 };
 

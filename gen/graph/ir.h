@@ -8,7 +8,8 @@
 #include "describe/model.h"
 #include "ops/rule.h"
 
-enum { MAX_DIMS = 4 };
+enum { MAX_DIMS = 4,
+       MAX_BLOCKS = 1024 /* of a model: planning is quadratic in instructions, and takes seconds here */ };
 
 /* The data of a micro-batch. starts: the index, in its sequence, of the first token of each token's
  * document; only with packed documents. The target of a masked token is -1. row, [1]: the token

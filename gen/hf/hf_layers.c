@@ -53,10 +53,10 @@ static bool is_sliding(const Config *c, const json_t *types, int64_t layer)
     return type != NULL && !strcmp(type, "sliding_attention");
 }
 
-/* No description has more blocks, and its check says so. */
+/* The layers are blocks, and a description with more of those is refused. */
 static int64_t layers_of(const Config *c)
 {
-    return min_i64(hf_int(c, "num_hidden_layers", -1), 1024);
+    return min_i64(hf_int(c, "num_hidden_layers", -1), MAX_BLOCKS);
 }
 
 int64_t hf_global_every(const Config *c)

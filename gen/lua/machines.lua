@@ -156,9 +156,18 @@ local function name_of(what)
              example = '"' .. what .. '"', doc = "name in descriptions and options" }
 end
 
-local function rate(name, doc, default, default_text)
-    return { name, "number", min = 1e-3, max = 1e6, default = default, default_text = default_text,
-             example = "400", doc = doc }
+-- A rate that a machine attains, in TFLOP/s or GB/s: a field with the same bounds in a row of
+-- --machines and in a description, which may replace the row's. more: what else the field has.
+local least = 1e-3
+local function rate(name, doc, more)
+    local field = { name, "number", min = least, max = 1e6, example = "400", doc = doc }
+    for key, value in pairs(more or {}) do field[key] = value end
+    return field
+end
+
+-- A share of another rate, which is a rate, too.
+local function share_of(of, share)
+    return math.max(least, share * of)
 end
 
 local fields = {
@@ -171,10 +180,12 @@ local fields = {
         rate("tflops", "TFLOP/s that bf16 products attain"),
         rate("bandwidth", "GB/s that kernels attain from memory"),
         rate("link", "GB/s that it receives from the others of its node"),
-        rate("attention", "TFLOP/s of attention's forward", function(t) return 0.36 * t.tflops end,
-             "0.36 × `tflops`, as an H100"),
-        rate("attention_bwd", "TFLOP/s of its backward", function(t) return 0.24 * t.tflops end,
-             "0.24 × `tflops`"),
+        rate("attention", "TFLOP/s of attention's forward", {
+            default = function(t) return share_of(t.tflops, 0.36) end,
+            default_text = "0.36 × `tflops`, as an H100" }),
+        rate("attention_bwd", "TFLOP/s of its backward", {
+            default = function(t) return share_of(t.tflops, 0.24) end,
+            default_text = "0.24 × `tflops`" }),
         { "peak", "number", min = 0, max = 1e6, default = 0,
           doc = "dense bf16 TFLOP/s that the vendor states, for the MFU; 0: unknown" },
         { "sms", "int", min = 1, max = 1 << 16, default = 132,
@@ -282,6 +293,7 @@ end
 -- What describe.lua needs; built after `add`.
 local function words()
     return { gpus = names(gpus), gpu_of = gpu_of, cudnn_rates = cudnn_rates, archs = archs,
+             rate = rate, share_of = share_of,
              nodes = names(nodes), fabrics = names(fabrics) }
 end
 

@@ -64,6 +64,10 @@ plan_says() { # PATTERN ARGS...
 plan_says '^1000 T tokens: 238 M steps, [0-9]+( [0-9]{3})+ days; ' "$ROOT/models/llama405b.lua" --tokens 1000T
 plan_says '^gemma3_1b: llama, 1\.0 B parameters on ' "$ROOT/models/gemma3_1b.lua"
 plan_says '^  0\.[0-9]+ tokens/s' "$ROOT/models/llama3.2_1b.lua" --set model.ffn=1e9
+echo 'return { gpus = { { name = "slow", arch = "sm_90a", memory = "94GiB", tflops = 0.002, bandwidth = 0.001,
+    link = 0.5, node = "pcie" } } }' >"$WORK/slow.lua" # rates of a row are rates of a description
+plan_says '^gpt2_124m: gpt2, 124 M parameters on 2 slow ' "$ROOT/models/gpt2_124m.lua" --machines "$WORK/slow.lua" \
+    --target cuda --set target.gpu=slow
 one=(--set seq=1 --set micro_batch=1 --set global_batch=1)
 plan_says '^a step of 1 token, ' "$ROOT/tests/models/tiny_llama.lua" "${one[@]}"
 plan_says '^step: 1 micro-batch of 1 x 1 tokens in 1 leaf; ' "$ROOT/tests/models/tiny_llama.lua" "${one[@]}" --all
