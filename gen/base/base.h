@@ -62,6 +62,7 @@ _Noreturn void gen_die_(const char *file, int line, const char *fmt, ...)
 #define gen_require(cond, ...) ((cond) ? (void)0 : gen_die_(__FILE__, __LINE__, __VA_ARGS__))
 
 static inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+static inline int64_t gcd_i64(int64_t a, int64_t b) { return b ? gcd_i64(b, a % b) : a; }
 static inline int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
 /* Kernels have their numbers in f32: not what is 0 there, or infinite. */

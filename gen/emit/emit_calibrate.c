@@ -11,11 +11,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { ALIGN = 256 }; /* bytes between operands, which lie one after the other */
-
+/* Operands lie one after the other, and begin as buffers do. */
 static int64_t aligned(int64_t bytes)
 {
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return round_up(bytes, ARENA_ALIGN_BYTES);
 }
 
 /* ---- products -------------------------------------------------------------------- */
@@ -66,6 +65,7 @@ static void push_product(Emit *e, const TimedProduct *t)
     emit_str(e->L, "to", dtype_name(to));
     emit_num(e->L, "flops", 2.0 * (double)p->m * (double)p->n * (double)p->k);
     emit_int(e->L, "traffic", a + b + c);
+    emit_int(e->L, "align", ARENA_ALIGN_BYTES);
     emit_int(e->L, "second", aligned(a));
     emit_int(e->L, "out", aligned(a) + aligned(b));
     emit_int(e->L, "bytes", aligned(a) + aligned(b) + aligned(c));

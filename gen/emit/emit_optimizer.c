@@ -97,6 +97,7 @@ void emit_optimizer_kernels(Emit *e, int list, int prepared)
         const Node *n = g->shapes.items[i].node;
 
         ops_push_env(g, n);
+        emit_int(L, "operand_at", g->shapes.items[i].at_bytes);
         emit_kernel(e, n->op, n, list, prepared);
         if (diag_errors(g))
             return;

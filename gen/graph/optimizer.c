@@ -143,7 +143,7 @@ static Value *shape_value(Gen *g, const char *name, int64_t rows, int64_t cols)
     return v;
 }
 
-const MatrixShape *optimizer_shape(const Gen *g, int64_t rows, int64_t cols)
+static MatrixShape *find_shape(const Gen *g, int64_t rows, int64_t cols)
 {
     for (int i = 0; i < g->shapes.count; i++) {
         const Value *v = g->shapes.items[i].node->in[0];
@@ -152,6 +152,11 @@ const MatrixShape *optimizer_shape(const Gen *g, int64_t rows, int64_t cols)
             return &g->shapes.items[i];
     }
     return NULL;
+}
+
+const MatrixShape *optimizer_shape(const Gen *g, int64_t rows, int64_t cols)
+{
+    return find_shape(g, rows, cols);
 }
 
 /* The factor of the learning rate for a matrix of that shape: its rule's lr_adjust. */
@@ -182,14 +187,12 @@ static double lr_adjust(Gen *g, int64_t rows, int64_t cols)
     return v;
 }
 
-static void add_shape(Gen *g, int64_t rows, int64_t cols)
+static void new_shape(Gen *g, int64_t rows, int64_t cols)
 {
     const OpRule *rule = optimizer_rule(g, USE_MATRIX);
     Node *n = gen_alloc(g, sizeof *n);
     MakeShape x = {g, n};
 
-    if (optimizer_shape(g, rows, cols))
-        return;
     gen_require(rule->n_in == 1 && rule->n_out == 1 && !rule->optimizer,
                 "op %s is not of one matrix", rule->name);
     n->op = rule;
@@ -206,7 +209,21 @@ static void add_shape(Gen *g, int64_t rows, int64_t cols)
     n->kernel =
         gen_printf(g, "%s_%lldx%lld", rule->name, (long long)rows, (long long)cols);
     if (builder_protect(g, run_infer, &x, ops_place(g, rule, "inputs", NULL)))
-        *gen_push(g, &g->shapes) = (MatrixShape){n, lr_adjust(g, rows, cols)};
+        *gen_push(g, &g->shapes) =
+            (MatrixShape){.node = n, .lr_adjust = lr_adjust(g, rows, cols)};
+}
+
+/* at: the first element of a matrix in its parameter. Its kernel is that of all matrices
+ * of the shape, wherever they begin. */
+static void add_shape(Gen *g, int64_t rows, int64_t cols, int64_t at)
+{
+    MatrixShape *s;
+
+    if (!find_shape(g, rows, cols))
+        new_shape(g, rows, cols);
+    s = find_shape(g, rows, cols);
+    if (s)
+        s->at_bytes = gcd_i64(s->at_bytes, at * dtype_bytes(ops_acc_dtype(g)));
 }
 
 static void find_matrix(Gen *g, Param *p)
@@ -214,6 +231,7 @@ static void find_matrix(Gen *g, Param *p)
     const ClassParam *d = p->decl;
     bool hidden = d->n_dims == 2 && !at_an_end(g, p);
     const char *half = p->group ? p->group->half : "";
+    int64_t row = 0;
 
     if (d->frozen)
         return;
@@ -222,10 +240,12 @@ static void find_matrix(Gen *g, Param *p)
         return;
     if (*half)
         check_half(g, p);
-    for (int i = 0; i < d->n_parts && d->n_dims == 2; i++)
-        add_shape(g, d->part_rows[i], d->dim[1]);
+    for (int i = 0; i < d->n_parts && d->n_dims == 2; i++) {
+        add_shape(g, d->part_rows[i], d->dim[1], row * d->dim[1]);
+        row += d->part_rows[i];
+    }
     if (d->n_parts == 0 && d->n_dims == 2)
-        add_shape(g, d->dim[0], d->dim[1]);
+        add_shape(g, d->dim[0], d->dim[1], 0);
 }
 
 void optimizer_matrices(Gen *g)

@@ -313,11 +313,14 @@ local function gemm_table(name, op, m, n, k, from, to)
              product_fields(op, m, n, k, from.dtype, to.dtype, tile_m, tile_n))
 end
 
--- An element of a table of products, RtGemm with tiles, else RtMatmul; p: form, m, n, k, from, to.
+-- An element of a table of products, RtGemm with tiles, else RtMatmul; p: form, m, n, k, from, to,
+-- align (of all operands).
 function base.product(p, tiled)
   local tile_m, tile_n
   if tiled then tile_m, tile_n = gemm_tiles(p.m, p.n) end
   local fields = product_fields(p.form, p.m, p.n, p.k, p.from, p.to, tile_m, tile_n)
+  local align = "    .a_align_bytes = %d, .b_align_bytes = %d, .c_align_bytes = %d,\n"
+  if not tiled then fields = fields .. fmt(align, p.align, p.align, p.align) end
   return "{\n" .. string.gsub(fields, "    (%C+)", "        %1") .. "    }"
 end
 

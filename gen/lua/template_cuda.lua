@@ -8,7 +8,10 @@
 --   gemm(name, op, m, n, k, from, to, more)
 --                   a `static RtMatmul name`, for rt_matmul; more: { lda = n }, if
 --                   rows are not dense; of fp8, for rt_matmul_fp8: { b = operand B, fast = true
---                   where sums may have fewer bits than f32 }
+--                   where sums may have fewer bits than f32 }; { a_at = bytes }, b_at, c_at: the
+--                   distance of the pointer to A, B or C from the start of an operand or of the
+--                   workspace; if calls differ, a number that divides all of them. Without it, the
+--                   pointer is an operand. The product states the alignment that follows
 --   kernel(name, threads, shared_bytes)
 --                   the `static RtKernel` of a kernel in this file
 --   grid(cols, x)     one access per thread: threads of a block, blocks, whole (no
@@ -43,17 +46,27 @@ local fmt, concat = string.format, table.concat
 local rt_dtype = { f32 = "RT_F32", f64 = "RT_F64", bf16 = "RT_BF16", f16 = "RT_F16",
                    e4m3 = "RT_E4M3", e5m2 = "RT_E5M2" }
 
-local function matmul_table(name, op, m, n, k, from, to, more)
+-- Of an address `at` bytes, or a multiple of that, behind the start of a buffer; buffers begin at
+-- multiples of `most`.
+local function alignment(at, most)
+  while (at or 0) % most ~= 0 do most = most // 2 end
+  return most
+end
+
+local function matmul_table(env, name, op, m, n, k, from, to, more)
   more = more or {}
+  local function align(at) return alignment(at or env.operand_at, env.buffer_align) end
   return fmt("static RtMatmul %s = {\n"
              .. "    .op = RT_%s, .m = %d, .n = %d, .k = %d, .lda = %d, .ldb = %d, .ldc = %d,\n"
-             .. "    .in_dtype = %s, .out_dtype = %s,%s\n};",
+             .. "    .in_dtype = %s, .out_dtype = %s,%s\n"
+             .. "    .a_align_bytes = %d, .b_align_bytes = %d, .c_align_bytes = %d,\n};",
              name, op, m, n, k, more.lda or op == "TN" and m or k,
              more.ldb or op == "NT" and k or n, more.ldc or n,
              rt_dtype[from.dtype] or error("gemm: no products of " .. from.dtype, 2),
              rt_dtype[to.dtype] or error("gemm: no products into " .. to.dtype, 2),
              more.b and fmt(" .b_dtype = %s,%s", rt_dtype[more.b.dtype],
-                               more.fast and " .fast = true," or "") or "")
+                               more.fast and " .fast = true," or "") or "",
+             align(more.a_at), align(more.b_at), align(more.c_at))
 end
 
 local function kernel_table(name, threads, shared_bytes)
@@ -189,7 +202,7 @@ local function scale_kernel(fn, s, to, blocks)
 end
 
 local helpers = {
-  gemm = matmul_table, kernel = kernel_table,
+  kernel = kernel_table,
   width = width, row_threads = row_threads, row_lanes = row_lanes, grid = grid, row = row,
   long_row = long_row, each_access = each_access, access = access, oldest_key = oldest_key,
   end_query = end_query, padded = padded, scale_kernel = scale_kernel,
@@ -204,7 +217,7 @@ local helpers = {
 
 return function(env)
   env.acc_bytes = env.acc == "double" and 8 or 4
-  env.gemm = nil
+  env.gemm = function(...) return matmul_table(env, ...) end
   for name, f in pairs(helpers) do -- in any order; an operand or a dim keeps its name
     if env[name] == nil then env[name] = f end
   end

@@ -140,11 +140,33 @@ static void multiply(const RtMatmul *p, const void *a, const void *b, void *c, f
         }
 }
 
+static char misaligned[120]; /* what is wrong with a product's pointer; "": nothing */
+
+static void check_pointer(char which, const void *at, int stated)
+{
+    const int off = (int)((uintptr_t)at % (uintptr_t)stated);
+
+    if (off)
+        snprintf(misaligned, sizeof misaligned,
+                 "a product's %c is %d bytes behind a multiple of the %d that it states",
+                 which, off, stated);
+}
+
+static void check_call(const RtMatmul *p, const void *a, const void *b, const void *c)
+{
+    gen_require(p->plan, "a product is called but was never prepared");
+    gen_require(p->a_align_bytes > 0 && p->b_align_bytes > 0 && p->c_align_bytes > 0,
+                "a product states no alignment");
+    check_pointer('A', a, p->a_align_bytes);
+    check_pointer('B', b, p->b_align_bytes);
+    check_pointer('C', c, p->c_align_bytes);
+}
+
 void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c,
                float beta)
 {
     (void)rt;
-    gen_require(p->plan, "a product is called but was never prepared");
+    check_call(p, a, b, c);
     if (device)
         device->matmul(p, a, b, c, beta);
     else
@@ -155,7 +177,7 @@ void rt_matmul_fp8(Rt *rt, const RtMatmul *p, const void *a, const float *sa,
                    const void *b, const float *sb, void *c, float beta)
 {
     (void)rt;
-    gen_require(p->plan, "a product is called but was never prepared");
+    check_call(p, a, b, c);
     if (device)
         device->matmul_fp8(p, a, sa, b, sb, c, beta);
     else
@@ -211,6 +233,7 @@ void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order)
         "operand 13", "operand 14", "operand 15", "operand 16",
     };
 
+    misaligned[0] = '\0';
     if (device) {
         put(u, sizeof *u);
         put(&op_test_loss_scale, sizeof op_test_loss_scale);
@@ -248,5 +271,5 @@ const char *cuda_end(const Buf *const *bufs, int n, const RtUpdate *u)
     for (int i = 0; i < n; i++)
         if (bufs[i] && bufs[i]->elems > 0)
             sim_memory_remove(bufs[i]->data);
-    return sim_problem();
+    return misaligned[0] ? misaligned : sim_problem();
 }

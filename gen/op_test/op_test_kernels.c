@@ -62,7 +62,8 @@ Buf buf_new(Dtype dtype, int64_t elems)
     const size_t bytes = (size_t)elems * (size_t)dtype_bytes(dtype) + guard;
     void *data = NULL;
 
-    gen_require(posix_memalign(&data, 64, bytes ? bytes : 1) == 0, "out of memory");
+    gen_require(posix_memalign(&data, ARENA_ALIGN_BYTES, bytes ? bytes : 1) == 0,
+                "out of memory");
     b.data = data;
     /* NaN in every float dtype, so that elements never written are noticed. */
     memset(b.data, 0xff, bytes);

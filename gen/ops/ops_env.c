@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ops_env.c: the environment of a kernel's template. In: a node with its rule and the
  * types of its values. Out: a Lua table with what the template may use: C types, shapes,
- * sizes, the op's dims and attributes (n of infer.c), its accumulation type. */
+ * sizes, the op's dims and attributes (n of infer.c), its accumulation type, the
+ * alignment of buffers. */
 #include "ops/ops.h"
 
 /* Pushes {name, type, dtype, elems, bytes, shape, alias}. */
@@ -74,6 +75,8 @@ void ops_push_env(Gen *g, const Node *node)
     lua_setfield(L, -2, "acc");
     lua_pushinteger(L, node->workspace_bytes);
     lua_setfield(L, -2, "workspace");
+    lua_pushinteger(L, ARENA_ALIGN_BYTES);
+    lua_setfield(L, -2, "buffer_align");
     if (node->kernel) {
         lua_pushstring(L, node->kernel);
         lua_setfield(L, -2, "fn");

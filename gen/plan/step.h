@@ -45,6 +45,7 @@ typedef struct Segment {
 typedef struct MatrixShape {
     const struct Node *node;
     double lr_adjust;
+    int64_t at_bytes; /* matrices begin at multiples of this in their parameters; 0: at the start */
 } MatrixShape;
 
 /* Rows of a parameter that form a matrix: the whole parameter, or one of its parts. */

@@ -128,16 +128,6 @@ int64_t rt_operand_bytes(int dtype)
     return is_fp8(dtype) ? 1 : (int64_t)rt_dtype_bytes((RtDtype)dtype);
 }
 
-/* The alignment of rows; buffers are aligned to more. */
-static uint32_t alignment(int64_t ld, int dtype)
-{
-    const uint64_t bytes = (uint64_t)(ld * rt_operand_bytes(dtype));
-    uint32_t most = 16;
-    while (bytes % most != 0)
-        most /= 2;
-    return most;
-}
-
 static cublasLtMatrixLayout_t layout(cudaDataType_t type, int64_t rows, int64_t cols,
                                      int64_t ld)
 {
@@ -154,8 +144,12 @@ static cublasLtMatmulPreference_t preference(const RtMatmul *p, RtSplit split)
         split == RT_WHOLE_K
             ? CUBLASLT_REDUCTION_SCHEME_NONE
             : CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const uint32_t a = alignment(p->ldb, b_dtype(p)), b = alignment(p->lda, p->in_dtype);
-    const uint32_t c = alignment(p->ldc, p->out_dtype);
+    /* Of pointers ("minimum buffer alignment"), A and B exchanged. Rows do not count
+     * here: what an algorithm needs, CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_*, it needs of
+     * pointers and of leading dimensions, and the library knows the latter from the
+     * layouts. */
+    const uint32_t a = (uint32_t)p->b_align_bytes, b = (uint32_t)p->a_align_bytes;
+    const uint32_t c = (uint32_t)p->c_align_bytes;
     const struct {
         cublasLtMatmulPreferenceAttributes_t what;
         const void *value;
@@ -185,13 +179,38 @@ const char *rt_product_text(const RtMatmul *p, char *text)
     static const char *const dtypes[] = {
         [RT_F32] = "f32", [RT_F64] = "f64",   [RT_BF16] = "bf16",
         [RT_F16] = "f16", [RT_E4M3] = "e4m3", [RT_E5M2] = "e5m2"};
-    snprintf(
-        text, RT_PRODUCT_TEXT, "%s %lld x %lld x %lld rows %lld %lld %lld %s%s%s%s to %s",
-        op_names[p->op], (long long)p->m, (long long)p->n, (long long)p->k,
-        (long long)p->lda, (long long)p->ldb, (long long)p->ldc, dtypes[p->in_dtype],
-        is_fp8(p->in_dtype) ? " and " : "", is_fp8(p->in_dtype) ? dtypes[p->b_dtype] : "",
-        p->fast ? " fast" : "", dtypes[p->out_dtype]);
+    const int a = p->a_align_bytes, b = p->b_align_bytes, c = p->c_align_bytes;
+    char aligned[48] = "";
+    if (a + b + c < 3 * RT_BUFFER_ALIGN_BYTES)
+        snprintf(aligned, sizeof aligned, " aligned %d %d %d", a, b, c);
+    snprintf(text, RT_PRODUCT_TEXT,
+             "%s %lld x %lld x %lld rows %lld %lld %lld%s %s%s%s%s to %s",
+             op_names[p->op], (long long)p->m, (long long)p->n, (long long)p->k,
+             (long long)p->lda, (long long)p->ldb, (long long)p->ldc, aligned,
+             dtypes[p->in_dtype], is_fp8(p->in_dtype) ? " and " : "",
+             is_fp8(p->in_dtype) ? dtypes[p->b_dtype] : "", p->fast ? " fast" : "",
+             dtypes[p->out_dtype]);
     return text;
+}
+
+/* 0: a product that states none. */
+static bool states_alignment(int bytes)
+{
+    return bytes > 0 && bytes <= RT_BUFFER_ALIGN_BYTES && (bytes & (bytes - 1)) == 0;
+}
+
+static void check_stated(const RtMatmul *p)
+{
+    char text[RT_PRODUCT_TEXT];
+    if (!states_alignment(p->a_align_bytes) || !states_alignment(p->b_align_bytes) ||
+        !states_alignment(p->c_align_bytes)) {
+        rt_fail(
+            this_rank, RT_EXIT_ERROR,
+            "product %s states alignments of %d, %d and %d bytes: they must be powers "
+            "of two, at most %d",
+            rt_product_text(p, text), p->a_align_bytes, p->b_align_bytes,
+            p->c_align_bytes, RT_BUFFER_ALIGN_BYTES);
+    }
 }
 
 RtProduct rt_product_describe(const RtMatmul *p)
@@ -334,6 +353,7 @@ static void choose(const RtMatmul *p, RtProduct *q)
 
 void rt_matmul_prepare(RtMatmul *p)
 {
+    check_stated(p);
     if (this_rank->state->flags.tune_kernels) {
         rt_tune_add(p);
         return;
@@ -346,6 +366,19 @@ void rt_matmul_prepare(RtMatmul *p)
     p->plan = plan;
 }
 
+/* The algorithm was chosen for pointers aligned so. */
+static void check_pointer(const Rt *rt, const RtMatmul *p, char which, const void *at,
+                          int align)
+{
+    char text[RT_PRODUCT_TEXT];
+    if (((uintptr_t)at & (uintptr_t)(align - 1)) != 0) {
+        rt_fail(rt, RT_EXIT_ERROR,
+                "product %s on GPU %d%s: %c begins at %p, not at a multiple of the %d "
+                "bytes that the product states",
+                rt_product_text(p, text), rt_gpu.index, rt_gpu.during, which, at, align);
+    }
+}
+
 cublasStatus_t rt_product_run(const Rt *rt, const RtMatmul *p, const RtProduct *q,
                               const void *a, const void *b, void *c, float beta,
                               void *workspace)
@@ -353,6 +386,9 @@ cublasStatus_t rt_product_run(const Rt *rt, const RtMatmul *p, const RtProduct *
     const float one = 1.0f;
     const double one64 = 1.0, beta64 = beta;
     const bool f64 = p->in_dtype == RT_F64;
+    check_pointer(rt, p, 'A', a, p->a_align_bytes);
+    check_pointer(rt, p, 'B', b, p->b_align_bytes);
+    check_pointer(rt, p, 'C', c, p->c_align_bytes);
     return cublasLtMatmul(handle, q->desc, f64 ? (const void *)&one64 : &one, b, q->a, a,
                           q->b, f64 ? (const void *)&beta64 : &beta, c, q->c, c, q->c,
                           &q->algorithm, workspace, (size_t)rt->trainer->library_bytes,

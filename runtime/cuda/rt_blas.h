@@ -46,13 +46,16 @@ const char *rt_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *text,
 int64_t rt_operand_bytes(int dtype); /* an element of A, B or C */
 /* Of fp8: where the scales of the caller's A and B will be when it runs. */
 void rt_product_scales(const RtProduct *q, const float *sa, const float *sb);
-/* The workspace is the trainer's library_bytes. */
+/* The workspace is the trainer's library_bytes. A pointer that is less aligned than the
+ * product states ends the run. */
 cublasStatus_t rt_product_run(const Rt *rt, const RtMatmul *p, const RtProduct *q,
                               const void *a, const void *b, void *c, float beta,
                               void *workspace);
 
 enum { RT_PRODUCT_TEXT = 128 };
-/* "NT 8192 x 6144 x 4096 rows 4096 4096 6144 bf16 to f32": identifies a product. */
+/* "NT 8192 x 6144 x 4096 rows 4096 4096 6144 bf16 to f32": identifies a product. If A, B
+ * or C may begin at less than buffers do: "... rows 4096 4096 6144 aligned 64 256 256
+ * bf16 to f32", because the library may choose another algorithm then. */
 const char *rt_product_text(const RtMatmul *p, char *text);
 
 /* ---- rt_tune.c ------------------------------------------------------------------- */

@@ -26,6 +26,8 @@ void rt_kernels_check(const char *name);
 /* args: addresses of the arguments, in the order of the kernel's parameters. */
 void rt_launch(Rt *rt, const RtKernel *k, int64_t blocks_x, int64_t blocks_y, void **args);
 
+enum { RT_BUFFER_ALIGN_BYTES = 256 }; /* buffers begin at multiples: ARENA_ALIGN_BYTES of gen/ */
+
 /* C[m, n] = A op B (+ C if beta is 1), row-major, as in rt_gemm.h: RT_NT, RT_NN, RT_TN. Sums are
  * f32 (f64 for f64), rounded once. */
 typedef struct RtMatmul {
@@ -35,6 +37,8 @@ typedef struct RtMatmul {
     int in_dtype, out_dtype; /* RtDtype of A and B, and of C */
     int b_dtype;             /* of B, if A is fp8: then B is, too, and op is RT_NT */
     bool fast;               /* fp8: sums may have fewer bits than f32 */
+    /* Every call's A, B and C begin at multiples of these, powers of two up to that of buffers. */
+    int a_align_bytes, b_align_bytes, c_align_bytes;
     void *plan;              /* the library's, from rt_matmul_prepare */
 } RtMatmul;
 

@@ -53,6 +53,7 @@ typedef struct Bench {
     const RtMatmul *p;
     RtProduct q;
     char *a, *b, *c, *workspace, *flush, *numbers; /* numbers: pinned memory */
+    char *allocated[3];                            /* where a, b and c are */
     int64_t a_elems, b_elems, c_elems, flush_bytes;
     float *scales; /* of fp8: 1 */
     float beta;    /* gradients of weights add to earlier ones */
@@ -71,6 +72,13 @@ static char *allocate(const Bench *b, int64_t bytes)
                 cudaGetErrorString(error));
     }
     return at;
+}
+
+/* Memory that is aligned to no more than the product states. */
+static char *operand(Bench *b, int i, int64_t bytes, int align)
+{
+    b->allocated[i] = allocate(b, bytes + RT_BUFFER_ALIGN_BYTES);
+    return b->allocated[i] + align % RT_BUFFER_ALIGN_BYTES;
 }
 
 static void fill(const Bench *b, char *to, int64_t elems, int dtype, uint64_t seed)
@@ -110,9 +118,10 @@ static void bench_open(Bench *b, const RtMatmul *p)
     b->b_elems = (p->op == RT_NT ? p->n : p->k) * p->ldb;
     b->c_elems = p->m * p->ldc;
     b->beta = p->op == RT_TN ? 1.0f : 0.0f;
-    b->a = allocate(b, b->a_elems * in);
-    b->b = allocate(b, b->b_elems * in);
-    b->c = allocate(b, b->c_elems * (int64_t)rt_dtype_bytes((RtDtype)p->out_dtype));
+    b->a = operand(b, 0, b->a_elems * in, p->a_align_bytes);
+    b->b = operand(b, 1, b->b_elems * in, p->b_align_bytes);
+    b->c = operand(b, 2, b->c_elems * (int64_t)rt_dtype_bytes((RtDtype)p->out_dtype),
+                   p->c_align_bytes);
     fill(b, b->a, b->a_elems, p->in_dtype, 5);
     fill(b, b->b, b->b_elems, p->in_dtype, 6);
     fill_result(b);
@@ -121,9 +130,8 @@ static void bench_open(Bench *b, const RtMatmul *p)
 static void bench_close(const Bench *b)
 {
     rt_gpu_drain(b->rt);
-    RT_CUDA_CALL(b->rt, cudaFree(b->a));
-    RT_CUDA_CALL(b->rt, cudaFree(b->b));
-    RT_CUDA_CALL(b->rt, cudaFree(b->c));
+    for (int i = 0; i < 3; i++)
+        RT_CUDA_CALL(b->rt, cudaFree(b->allocated[i]));
 }
 
 static cublasStatus_t run(const Bench *b)

@@ -2,7 +2,7 @@
 /* rt_wisdom.c: algorithms of matrix products found by `trainer --tune-kernels`. In and
  * out: kernels.wis, a text:
  *
- *      fsdpgen kernels 1
+ *      fsdpgen kernels 2
  *      for NVIDIA H200 (sm_90, 132 multiprocessors), cuBLASLt 130001, CUDA 13000, ...
  *      NT 8192 x 6144 x 4096 rows ... bf16 to bf16 = EIGHT HEXADECIMAL WORDS # measured
  *      end HASH OF ALL THAT IS BEFORE
@@ -13,7 +13,10 @@
  * 2. The contents are part of the platform. A damaged file, or one that names something
  *    that the library does not have, ends the run, because its bits would not be the
  *    requested ones.
- * 3. If no section matches, this is reported, and the library chooses. */
+ * 3. If no section matches, this is reported, and the library chooses.
+ * 4. Form 1 named products without the alignment of their operands: what was found then
+ *    is not known to be the choice for one of today's. So such a file ends the run, and
+ *    --tune-kernels replaces it. */
 #define _GNU_SOURCE
 #include "cuda/rt_blas.h"
 #include "job/rt_file.h"
@@ -29,7 +32,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FIRST_LINE "fsdpgen kernels 1\n"
+#define FIRST_LINE "fsdpgen kernels 2\n"
+#define OLDER_LINE "fsdpgen kernels 1\n"
 enum { KEY_BYTES = 320, MAX_CHOICES = 1024, WORDS = 8, LINE_BYTES = 512 };
 static const long max_bytes = 4 << 20;
 
@@ -93,11 +97,23 @@ static _Noreturn void damaged(const Rt *rt, const char *why)
             wisdom.path, why);
 }
 
+static bool is_older(const char *text)
+{
+    return strncmp(text, OLDER_LINE, strlen(OLDER_LINE)) == 0;
+}
+
 /* Cuts off the last line, after checking its hash of the rest. */
 static void check_text(const Rt *rt, char *text)
 {
     uint64_t hash = 0;
     char again[32];
+    if (is_older(text)) {
+        rt_fail(rt, RT_EXIT_ERROR,
+                "%s was written by an older trainer, whose products did not state their "
+                "alignment (\"%.17s\"); run trainer --tune-kernels again, or continue "
+                "without the file",
+                wisdom.path, OLDER_LINE);
+    }
     if (strncmp(text, FIRST_LINE, strlen(FIRST_LINE)) != 0) {
         rt_fail(
             rt, RT_EXIT_ERROR,
@@ -328,13 +344,13 @@ void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
     char key[KEY_BYTES], *old = read_text(rt);
     key_of(rt, key);
     say(&o, "%s", FIRST_LINE);
-    if (old != NULL) {
+    if (old != NULL && !is_older(old)) {
         check_text(rt, old);
         kept = keep_old(&o, old, key, choices, n);
-        free(old);
     } else {
         say(&o, "for %s\n", key);
     }
+    free(old);
     for (int i = 0; i < n; i++)
         say_choice(&o, &choices[i]);
     if (kept + n > MAX_CHOICES) {

@@ -4,7 +4,8 @@
  * f64): the library's own order and the width of tensor cores it cannot show.
  *
  * It has a few algorithms, which sum k in orders of their own and take times of their
- * own, so that a search has something to find and something to fall for. */
+ * own, so that a search has something to find and something to fall for. Each needs all
+ * the alignment that the preference stated for which it was proposed. */
 #include "sim_cudart.h"
 
 #include <cublasLt.h>
@@ -32,10 +33,12 @@ typedef struct Desc {
 typedef struct Preference {
     uint64_t workspace_bytes;
     uint32_t schemes;
+    uint32_t align[4]; /* least, of A, B, C and D, in bytes */
 } Preference;
 
 /* The opaque structures of the header hold ours. */
 _Static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "a layout");
+_Static_assert(sizeof(Preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "a wish");
 _Static_assert(sizeof(Desc) <= sizeof(cublasLtMatmulDescOpaque_t), "a description");
 
 /* The first is what the library proposes first, and the slowest. */
@@ -55,6 +58,7 @@ static const double cold_us[ALGORITHMS] = {100, 70, 90, 60, 50, 55, 45, 40};
 static const double warm_us[ALGORITHMS] = {50, 35, 20, 30, 25, 28, 23, 20};
 
 enum { ALGO_MARK = 0x51b1a5, PARTS = 4, RACE_EVERY = 7 };
+enum { ALIGN_WORD = 2, ALIGN_BITS = 16, DEFAULT_ALIGN = 256 };
 
 /* How it adds parts of k. CUDASIM_SCHEME: another library, whose SPLIT_STEPS does
  * otherwise. */
@@ -113,7 +117,9 @@ const char *cublasLtGetStatusString(cublasStatus_t status)
 {
     return status == CUBLAS_STATUS_SUCCESS         ? "success"
            : status == CUBLAS_STATUS_NOT_SUPPORTED ? "the product is not supported"
-                                                   : "an error of the library";
+           : status == CUBLAS_STATUS_INVALID_VALUE
+               ? "a pointer is less aligned than the preference said"
+               : "an error of the library";
 }
 
 /* ---- descriptions ---------------------------------------------------------------- */
@@ -193,13 +199,15 @@ cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t 
                                                      size_t size)
 {
     memset(p, 0, size);
+    for (int i = 0; i < 4; i++)
+        ((Preference *)p)->align[i] = DEFAULT_ALIGN;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
 {
-    *p = calloc(1, sizeof **p);
-    return CUBLAS_STATUS_SUCCESS;
+    *p = malloc(sizeof **p);
+    return cublasLtMatmulPreferenceInit_internal(*p, sizeof **p);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
@@ -213,11 +221,25 @@ cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
                                      cublasLtMatmulPreferenceAttributes_t attr,
                                      const void *value, size_t bytes)
 {
+    const int which = (int)attr - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+
     if (attr == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && bytes == 8)
         memcpy(&((Preference *)p)->workspace_bytes, value, 8);
     if (attr == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK && bytes == 4)
         memcpy(&((Preference *)p)->schemes, value, 4);
+    if (which >= 0 && which < 4 && bytes == 4)
+        memcpy(&((Preference *)p)->align[which], value, 4);
     return CUBLAS_STATUS_SUCCESS;
+}
+
+/* The third word of an algorithm: the alignment that it needs of A, B, C and D. */
+static uint64_t packed_alignment(const Preference *p)
+{
+    uint64_t word = 0;
+
+    for (int i = 0; i < 4; i++)
+        word |= (uint64_t)p->align[i] << i * ALIGN_BITS;
+    return word;
 }
 
 /* All that fit the wish, as they come, and SPLIT; none is said to need workspace. */
@@ -240,6 +262,7 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
         memset(result, 0, sizeof *result);
         result->algo.data[0] = ALGO_MARK;
         result->algo.data[1] = i;
+        result->algo.data[ALIGN_WORD] = packed_alignment((Preference *)preference);
         result->state = CUBLAS_STATUS_SUCCESS;
         result->wavesCount = (float)sim_setting("CUDASIM_WAVES_PERCENT", 100) / 100;
     }
@@ -515,6 +538,19 @@ static bool legal(const Product *p)
            (p->desc.compute == CUBLAS_COMPUTE_64F) == (p->d.type == CUDA_R_64F);
 }
 
+static bool aligned(const Product *p, const cublasLtMatmulAlgo_t *algo)
+{
+    const void *at[] = {p->pa, p->pb, p->pc, p->pd};
+
+    for (int i = 0; i < 4; i++) {
+        const uint64_t least = algo->data[ALIGN_WORD] >> i * ALIGN_BITS & 0xffff;
+
+        if (least == 0 || (uintptr_t)at[i] % least != 0)
+            return false;
+    }
+    return true;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                               const void *alpha, const void *a, cublasLtMatrixLayout_t la,
                               const void *b, cublasLtMatrixLayout_t lb, const void *beta,
@@ -544,6 +580,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     p.algorithm = algo ? (Algorithm)algo->data[1] : IN_ORDER;
     if (!legal(&p) || (algo && !is_algorithm(algo)))
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (algo && !aligned(&p, algo))
+        return CUBLAS_STATUS_INVALID_VALUE;
     snprintf(work.what, sizeof work.what, "a product [%llu, %llu] in %llu",
              (unsigned long long)p.d.cols, (unsigned long long)p.d.rows,
              (unsigned long long)(p.desc.transa == CUBLAS_OP_N ? p.a.cols : p.a.rows));

@@ -399,6 +399,9 @@ static void product(int rank, int ranks, const ncclUniqueId *id)
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t la, lb, lc;
+    cublasLtMatmulPreference_t wish; /* of x, 16 bytes; of others the default, 256 */
+    cublasLtMatmulHeuristicResult_t found;
+    int n = 0;
     cudaStream_t s = stream();
 
     (void)rank, (void)ranks, (void)id;
@@ -408,7 +411,7 @@ static void product(int rank, int ranks, const ncclUniqueId *id)
         w[i] = (float)(i % 4) - 1;
     for (int i = 0; i < T * O; i++)
         y[i] = 100;
-    dx = device(T * I), dw = device(O * I), dy = device(T * O);
+    dx = device(T * I + 4), dw = device(O * I), dy = device(T * O);
     OK(cudaMemcpyAsync(dx, x, sizeof x, cudaMemcpyHostToDevice, s));
     OK(cudaMemcpyAsync(dw, w, sizeof w, cudaMemcpyHostToDevice, s));
     OK(cudaMemcpyAsync(dy, y, sizeof y, cudaMemcpyHostToDevice, s));
@@ -432,6 +435,17 @@ static void product(int rank, int ranks, const ncclUniqueId *id)
                 sum += x[t * I + i] * w[o * I + i];
             EXPECT(y[t * O + o] == sum);
         }
+    OK(cublasLtMatmulPreferenceCreate(&wish));
+    OK(cublasLtMatmulPreferenceSetAttribute(
+        wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &(uint32_t){16}, 4));
+    OK(cublasLtMatmulAlgoGetHeuristic(handle, desc, la, lb, lc, lc, wish, 1, &found, &n));
+#define RUN(w, x)                                                                        \
+    cublasLtMatmul(handle, desc, &alpha, w, la, x, lb, &beta, dy, lc, dy, lc,            \
+                   &found.algo, NULL, 0, s)
+    OK(RUN(dw, dx + 4));
+    EXPECT(RUN(dw, dx + 2) == CUBLAS_STATUS_INVALID_VALUE);
+    EXPECT(RUN(dw + 4, dx) == CUBLAS_STATUS_INVALID_VALUE);
+    OK(cudaStreamSynchronize(s));
 }
 
 static void test_product(void **state)

@@ -3,7 +3,8 @@
 # algorithms (sim_cublaslt.c) that are fast but not bit-stable, fast only while the cache is warm,
 # or round parts of k; the search must find the one that is left. What it wrote is loaded, is a part
 # of the platform, and gives the same bits on other ranks; a file that is foreign, damaged, or names
-# what the library lacks is told in one line.
+# what the library lacks is told in one line. Products that state more alignment than pointers have
+# are told, too.
 
 # tuned_run DIR [NAME=VALUE...] [-- FLAGS...]
 tuned_run() {
@@ -31,9 +32,11 @@ refused() {
     fi
 }
 
+chunks=(--set loss.chunk_tokens=5)
+
 tuning() {
     local dir=$WORK/tune1 two=$WORK/tune2 wis=$WORK/tune1/kernels.wis untuned
-    trainer "$dir" tiny_llama cuda && CUDASIM_UNCHECKED=1 build_cuda "$dir" && tuned_run "$dir" ||
+    trainer "$dir" tiny_llama cuda "${chunks[@]}" && CUDASIM_UNCHECKED=1 build_cuda "$dir" && tuned_run "$dir" ||
         { bad "tuning: no trainer" "$dir.log"; return; }
     untuned=$(platform_of "$dir")
     cp "$dir.result" "$WORK/untuned.result"
@@ -65,11 +68,28 @@ tuning() {
         grep -q "platform .* cuBLASLt [0-9]*, NVIDIA_TF32_OVERRIDE=0, algorithms tuned" "$dir.out"
     foreign_files
     # others' products are kept, and all ranks have the same choice
-    trainer "$two" tiny_llama cuda --set mesh.shard=2 && CUDASIM_UNCHECKED=1 build_cuda "$two" &&
+    trainer "$two" tiny_llama cuda "${chunks[@]}" --set mesh.shard=2 && CUDASIM_UNCHECKED=1 build_cuda "$two" &&
         tuned_run "$two" -- --kernels "$wis" || bad "two ranks with kernels.wis" "$two.log"
     check "kernels.wis: the same bits on two ranks" cmp "$two.result" "$WORK/tuned.result"
     splitting
     other_choices
+    wrong_alignment
+}
+
+# Chunks of the loss begin at every fifth row of 36 floats. A product that says they begin as buffers do is
+# refused by the trainer, and without its check by the library.
+wrong_alignment() {
+    local dir=$WORK/tune1 what="a product that states too much alignment"
+    local -x CUDASIM_UNCHECKED=1
+    check "kernels.wis names the alignment of chunks, and of a copy behind logits" \
+        grep -q ' aligned 16 64 256 f32 to f32 = ' "$dir/kernels.wis"
+    if ! plant "$dir" kernels.c 's/\.a_align_bytes = 16,/.a_align_bytes = 256,/'; then
+        bad "$what: not planted" "$dir.log"
+        return
+    fi
+    refused "$what" "product NT .* A begins at .*, not at a multiple of the 256 bytes" "$dir"
+    faulty_runtime "$dir" "$what, unchecked" cuda/rt_blas.c 's/if (((uintptr_t)at/if (align < 0 \&\& ((uintptr_t)at/' &&
+        refused "$what, unchecked" "a pointer is less aligned than the preference said" "$dir"
 }
 
 # Products that keep less than half of the GPU busy, with algorithms that split k: one that loses a
@@ -125,6 +145,12 @@ foreign_files() {
     refused "a file cut short" "is damaged: its end is missing" "$dir"
     echo "a shopping list" >"$wis"
     refused "another file" "does not begin as a file of this trainer" "$dir"
+    sed '1s/2/1/' "$WORK/sound.wis" >"$wis"
+    refused "a file of products without alignment" "was written by an older trainer" "$dir"
+    CUDASIM_L2=4096 "$dir/trainer" --tune-kernels >"$dir.tune" 2>&1
+    tuned_run "$dir"
+    check "--tune-kernels replaces it" cmp "$dir.result" "$WORK/tuned.result"
+    check "and keeps nothing of it" [ "$(grep -c '^for simulated device' "$wis")" = 1 ]
     refused "no such file" "there is no such file" "$dir" -- --kernels "$WORK/none.wis"
     mkfifo "$WORK/pipe.wis"
     refused "a pipe" "is not a file of at most" "$dir" TRAIN_SECONDS=20 -- --kernels "$WORK/pipe.wis"

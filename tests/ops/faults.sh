@@ -152,8 +152,10 @@ if command -v g++ >/dev/null; then
     fault rmsnorm_bwd cuda.cu 's/i += ${blocks}/i += ${blocks + 1}/' 'rows that no block takes'
     fault qk_norm_bwd cuda.cu 's/head < ${heads}/head <= ${heads}/' 'a k head counts for q'
     fault embed_bwd cuda.cu 's/if (beta == 0)/if (beta != 0)/' 'clears when it should add'
-    fault linear_cross_entropy cuda.cu 's/rows, stride, d, x, x)/rows, v, d, x, x)/' \
+    fault linear_cross_entropy cuda.cu 's/rows, stride, d, x, x,/rows, v, d, x, x,/' \
         'rows of logits without their pad'
+    fault linear_cross_entropy cuda.cu 's/a_at = at_row(x), b_at/b_at/' 'a chunk aligned as a buffer'
+    fault linear_loss cuda.cu 's/, b_at = b_at })/ })/' 'a padded copy aligned as a buffer'
     fault adamw cuda.cu 's/elems - at < 8 ?/elems - at < 7 ?/' 'writes beyond the run'
     fault rope cuda.cu 's/if (y != qkv)/if (y == qkv)/' 'v is left out'
     fault muon_momentum cuda.cu 's/at < 0 ? before : 0/0/' 'writes before the run'
@@ -161,6 +163,7 @@ if command -v g++ >/dev/null; then
     fault muon cuda.cu 's/lr \* lr_adjust/lr/' 'the learning rate does not know the shape'
     fault newton_schulz cuda.cu 's/wide and "NT" or "TN"/"NT"/' 'a tall matrix as a wide one'
     fault newton_schulz cuda.cu 's/j += 256/j += 257/' 'squares that no thread adds'
+    fault newton_schulz cuda.cu 's/{ c_at = gram_at }/{}/' 'a Gram matrix aligned as a buffer'
     fault newton_schulz cuda.cu 's/i < ${s \* s}/i <= ${s * s}/' 'one element too many'
 else
     echo "faults: no g++, so none is planted in kernels for CUDA"

@@ -79,27 +79,31 @@ ${kernel(fn .. "_loss", 1024)}
 //@ if odd > 0 then
 ${kernel(fn .. "_pad", grid(d, w).threads)}
 //@ end
-//@ -- A chunk's products.
-//@ local function products(name, rows)
-${gemm(name .. "_logits", "NT", rows, stride, d, x, x)}
+//@ -- A chunk's products; it begins at a multiple of `row`.
+//@ local function products(name, rows, row)
+//@   local function at_row(x) return row * d * (x.bytes // x.elems) end
+//@   local head_at = odd > 0 and head_at or 0
+${gemm(name .. "_logits", "NT", rows, stride, d, x, x, { a_at = at_row(x), b_at = head_at })}
 //@ prepare: rt_matmul_prepare(&${name}_logits);
 //@   if dx then
-${gemm(name .. "_dx", "NN", rows, d, stride, x, dx)}
+${gemm(name .. "_dx", "NN", rows, d, stride, x, dx, { b_at = head_at, c_at = at_row(dx) })}
 //@ prepare: rt_matmul_prepare(&${name}_dx);
 //@   end
 //@   if dw and v > odd then
-${gemm(name .. "_dw", "TN", v - odd, d, rows, x, dw, { lda = stride })}
+${gemm(name .. "_dw", "TN", v - odd, d, rows, x, dw, { lda = stride, b_at = at_row(x) })}
 //@ prepare: rt_matmul_prepare(&${name}_dw);
 //@   end
 //@   if dw and odd > 0 then
-${gemm(name .. "_dw_odd", "TN", odd, d, rows, x, dw, { lda = stride })}
+//@     local more = { lda = stride, a_at = (v - odd) * item, b_at = at_row(x) }
+//@     more.c_at = (v - odd) * d * (dw.bytes // dw.elems)
+${gemm(name .. "_dw_odd", "TN", odd, d, rows, x, dw, more)}
 //@ prepare: rt_matmul_prepare(&${name}_dw_odd);
 //@   end
 //@ end
-//@ products(fn, rows)
+//@ products(fn, rows, t // rows > 1 and rows or 0)
 //@ if tail > 0 then
 /* The last chunk is shorter. */
-//@   products(fn .. "_tail", tail)
+//@   products(fn .. "_tail", tail, t - tail)
 //@ end
 //@ local function add_dw(indent, name, x, beta)
 //@   if dw and v > odd then

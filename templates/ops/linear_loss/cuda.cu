@@ -12,6 +12,9 @@
 //@ local logits_bytes = (16 // each * rows * stride + 63) // 64 * 64
 //@ local head_at = (logits_bytes + acc_bytes * t + 63) // 64 * 64
 //@ local head = v < stride and "head" or "w"
+//@ local b_at = v < stride and head_at or 0
+//@ local chunk_at = t // rows > 1 and rows * d * (16 // each) or 0
+//@ local tail_at = (t - tail) * d * (16 // each)
 //@ -- With a softcap rows are capped where they are loaded.
 //@ local function access_of(what, x, g)
 //@   if softcap == 0 then return access(what, x, g) end
@@ -93,11 +96,11 @@ ${kernel(fn .. "_loss", 1024)}
 //@ if v < stride then
 ${kernel(fn .. "_pad", grid(d, w).threads)}
 //@ end
-${gemm(fn .. "_logits", "NT", rows, stride, d, x, x)}
+${gemm(fn .. "_logits", "NT", rows, stride, d, x, x, { a_at = chunk_at, b_at = b_at })}
 //@ prepare: rt_matmul_prepare(&${fn}_logits);
 //@ if tail > 0 then
 /* The last chunk is shorter. */
-${gemm(fn .. "_tail_logits", "NT", tail, stride, d, x, x)}
+${gemm(fn .. "_tail_logits", "NT", tail, stride, d, x, x, { a_at = tail_at, b_at = b_at })}
 //@ prepare: rt_matmul_prepare(&${fn}_tail_logits);
 //@ end
 

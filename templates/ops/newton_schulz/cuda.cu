@@ -57,9 +57,10 @@ ${kernel(fn .. "_squares", 256)}
 ${kernel(fn .. "_factor", 256)}
 ${kernel(fn .. "_scale", 256)}
 ${kernel(fn .. "_polynomial", 256)}
-${gemm(fn .. "_gram", wide and "NT" or "TN", s, s, math.max(m, n), x, x)}
-${gemm(fn .. "_square", "NN", s, s, s, x, x)}
-${gemm(fn .. "_apply", "NN", m, n, s, x, x)}
+//@ -- Every other X is y, which begins where the matrix does.
+${gemm(fn .. "_gram", wide and "NT" or "TN", s, s, math.max(m, n), x, x, { c_at = gram_at })}
+${gemm(fn .. "_square", "NN", s, s, s, x, x, { a_at = gram_at, b_at = gram_at, c_at = poly_at })}
+${gemm(fn .. "_apply", "NN", m, n, s, x, x, { [wide and "a_at" or "b_at"] = poly_at })}
 //@ prepare: rt_matmul_prepare(&${fn}_gram);
 //@ prepare: rt_matmul_prepare(&${fn}_square);
 //@ prepare: rt_matmul_prepare(&${fn}_apply);
