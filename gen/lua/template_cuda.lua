@@ -22,6 +22,9 @@
 --   each_access(g)    the head of a loop over a thread's accesses to a row: its element `first` is column j
 --   load("v", x, "at", g), store(y, "at", "v", g)
 --                     calls (without ';') of rt_load, or rt_row_load for a row
+--   ahead(g, x, blocks)  may blocks that take rows in turn fetch the next one during a row's sums?
+--   next_row("v", x, g), fetch("v", x, "at", g), unpack("to", "v", x, g)
+--                     what holds such a row; calls (without ';') of rt_row_fetch and rt_row_unpack
 --   inside(g, "k", e) e, or 0 if the row has no k-th element
 --   width(n, x, most) elements of such an access; row_threads(n, most): threads that
 --                   share n accesses evenly;
@@ -115,6 +118,16 @@ local function row(cols, x, threads, most)
            part = each * n, whole = cols == each * threads * n }
 end
 
+-- A thread keeps its part of the next row unconverted, in 8 registers for each operand. Blocks fetch it
+-- where no fewer of them are on a multiprocessor, of 132, than without. A kernel then has at most 128
+-- registers, or 96 if parts are short, and 80 or more without (ptxas of CUDA 13.0, norms' backward).
+local function ahead(g, x, blocks)
+  local registers, all = g.part > 8 and 128 or 96, 65536
+  local together = (blocks + 131) // 132
+  local alone = 2 * g.threads * 80 > all and g.threads * registers <= all
+  return g.part * item_bytes[x.dtype] <= 32 and (alone or together * g.threads * registers <= all)
+end
+
 -- stride: elements between rows, cols by default.
 local function long_row(cols, x, stride)
   local n = width(stride or cols, x)
@@ -204,11 +217,16 @@ end
 local helpers = {
   kernel = kernel_table,
   width = width, row_threads = row_threads, row_lanes = row_lanes, grid = grid, row = row,
-  long_row = long_row, each_access = each_access, access = access, oldest_key = oldest_key,
+  long_row = long_row, each_access = each_access, ahead = ahead, access = access, oldest_key = oldest_key,
   end_query = end_query, padded = padded, scale_kernel = scale_kernel,
   tag = function(x) return tags[x.dtype] end,
   load = function(v, x, at, g) return fmt("%s(%s, %s)", access("load", x, g), v, place(x, at)) end,
   store = function(y, at, v, g) return fmt("%s(%s, %s)", access("store", y, g), place(y, at), v) end,
+  next_row = function(v, x, g)
+    return fmt("RtPack<%s, %d> %s[%d]", x.type, g.width, v, g.part // g.width)
+  end,
+  fetch = function(v, x, at, g) return fmt("%s(%s, %s)", access("fetch", x, g), v, place(x, at)) end,
+  unpack = function(v, from, x, g) return fmt("%s(%s, %s)", access("unpack", x, g), v, from) end,
   inside = function(g, k, e)
     if g.whole then return e end
     return fmt("rt_row_col<%d, %d>(%s) < %d ? %s : 0", g.threads, g.width, k, g.cols, e)

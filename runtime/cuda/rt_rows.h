@@ -202,6 +202,31 @@ RT_ROW void rt_row_store(typename D::T *y, const A *v)
     }
 }
 
+/* A row on its way: rt_row_fetch begins its loads, rt_row_unpack waits for them and converts. Between
+ * the two a kernel computes with another row. */
+template <typename D, int cols, int threads, int width>
+RT_DEVICE void rt_row_fetch(RtPack<typename D::T, width> *next, const typename D::T *x)
+{
+    RT_UNROLL
+    for (int k = 0; k * threads * width < cols; k++) {
+        const int j = rt_row_col<threads, width>(k * width);
+        if (cols % (threads * width) == 0 || j < cols)
+            next[k] = *(const RtPack<typename D::T, width> *)(x + j);
+        else
+            next[k] = {};
+    }
+}
+
+RT_ROW void rt_row_unpack(A *v, const RtPack<typename D::T, width> *next)
+{
+    RT_UNROLL
+    for (int k = 0; k * threads < cols; k += width) {
+        RT_UNROLL
+        for (int i = 0; i < width; i++)
+            v[k + i] = (A)D::load(next[k / width].v[i]);
+    }
+}
+
 /* A long row, read in passes. If width does not divide cols, the row is padded in memory.
  *
  * log(sum(exp(x))), relative to the largest element so far. part: a value per warp. */
