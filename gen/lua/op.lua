@@ -70,6 +70,9 @@
 --     bytes_cuda = function(n) return bytes end,   what cuda.cu's kernels move, for their price there:
 --                                  beside the products, in passes of their own; without products,
 --                                  in place of `bytes`. Knows n.grad_bytes, too
+--                                  An operand counts once, however often a launch reads it; the workspace
+--                                  does not count, because it is read while it lies in the cache. ctest
+--                                  ops_bytes compares both with what kernels move (tests/ops/bytes.sh)
 --     backward  = function(g, n, d) return { x = gradient } end,
 --     fp8       = function(g, n, grain) return { y = value } end,   the graph that takes the call's
 --                                  place with dtypes.linear = "fp8", in all blocks but the last; its

@@ -376,6 +376,18 @@ static int l_run(lua_State *L)
     return op_test_run(L, test.g, test.kernels, test.cuda);
 }
 
+/* moved(node id): the bytes that plan prices its kernel by, and those of passes beside
+ * products */
+static int l_moved(lua_State *L)
+{
+    Node *n = test.nodes.items[luaL_checkinteger(L, 1)];
+
+    node_cost(test.g, n);
+    lua_pushinteger(L, n->cost.moved_bytes);
+    lua_pushinteger(L, n->cost.pass_bytes);
+    return 2;
+}
+
 /* of_products(kernel id): does it call the library of products? */
 static int l_of_products(lua_State *L)
 {
@@ -434,6 +446,7 @@ static void push_host(lua_State *L, const OpTestOptions *o)
         {"run", l_run},
         {"part", l_part},
         {"foreign", l_foreign},
+        {"moved", l_moved},
         {NULL, NULL},
     };
 
@@ -446,6 +459,7 @@ static void push_host(lua_State *L, const OpTestOptions *o)
     emit_int(L, "seed", o->seed);
     emit_bool(L, "digests", o->digests);
     emit_bool(L, "golden", o->golden);
+    emit_bool(L, "bytes", o->bytes);
     emit_bool(L, "person", o->person);
     emit_bool(L, "formulas", o->formulas);
     emit_bool(L, "cuda", test.cuda);
@@ -487,6 +501,8 @@ int op_test(Gen *g, const OpTestOptions *o)
     g->model.target = target_named(o->target);
     test.cuda = g->model.target->device;
     open_kernels(g, o);
+    if (o->bytes)
+        cuda_count();
     test.env = sandbox_env(g->L);
     lua_rawgeti(g->L, LUA_REGISTRYINDEX, test.env);
     push_host(g->L, o);

@@ -29,6 +29,7 @@ typedef struct OpTestOptions {
     int64_t cases, seed;
     int jobs;
     bool digests, golden; /* print them */
+    bool bytes;           /* only what kernels of cuda.cu move, against their rules */
     bool formulas;        /* only ops f1, f2, ...: many random formulas, which share files */
     bool person;          /* messages with places, one line for each op */
     bool exact_ends;      /* a sanitizer watches: no guard behind buffers */
@@ -88,6 +89,9 @@ void cuda_unit(void *so, const char *image);
  * what the device found wrong, or NULL; then bufs have what kernels left in them. */
 void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order);
 const char *cuda_end(const Buf *const *bufs, int n, const RtUpdate *u);
+/* What the simulated device counted of a buffer in the last call, if it counts (sim.h). */
+void cuda_traffic(int buf, int64_t counted[4]);
+void cuda_count(void);
 /* Where the device has what begins at p, between the two; NULL: NULL. */
 char *cuda_at(const void *p);
 

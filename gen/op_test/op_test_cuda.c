@@ -252,6 +252,23 @@ void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order)
                            i < MAX_OPERANDS ? names[i] : "workspace");
 }
 
+static SimTraffic traffic[MAX_OPERANDS + 1];
+
+void cuda_count(void)
+{
+    sim_traffic_count(true);
+}
+
+void cuda_traffic(int buf, int64_t counted[4])
+{
+    const SimTraffic *t = &traffic[buf];
+
+    counted[0] = t->read_all;
+    counted[1] = t->read_first;
+    counted[2] = t->written_all;
+    counted[3] = t->written_first;
+}
+
 const char *cuda_end(const Buf *const *bufs, int n, const RtUpdate *u)
 {
     const char *problem = NULL;
@@ -268,8 +285,12 @@ const char *cuda_end(const Buf *const *bufs, int n, const RtUpdate *u)
     }
     sim_memory_remove((void *)(uintptr_t)u);
     sim_memory_remove(&op_test_loss_scale);
-    for (int i = 0; i < n; i++)
-        if (bufs[i] && bufs[i]->elems > 0)
-            sim_memory_remove(bufs[i]->data);
+    for (int i = 0; i < n; i++) {
+        traffic[i] = (SimTraffic){0};
+        if (!bufs[i] || bufs[i]->elems == 0)
+            continue;
+        traffic[i] = sim_traffic(bufs[i]->data);
+        sim_memory_remove(bufs[i]->data);
+    }
     return misaligned[0] ? misaligned : sim_problem();
 }

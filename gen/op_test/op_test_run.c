@@ -9,7 +9,7 @@
 
 /* run{ kernel=, threads=, beta=, workspace=,
  *      operands={ {dtype=, elems=, data= or nil, same=i, name=}, .. }, update={..} }
- *   -> { {data..}, .. }, { bytes of each }, problem or nil
+ *   -> { {data..}, .. }, { bytes of each }, problem or nil, traffic
  * An operand without data starts as NaN; `same` lays it on an earlier operand's bytes. */
 typedef struct Run {
     int n;
@@ -123,6 +123,24 @@ static void push_results(lua_State *L, Gen *g, Run *r)
     lua_pushstring(L, problem);
 }
 
+/* { { read_all, read_first, written_all, written_first }, .. } of the operands, then of
+ * the workspace. */
+static void push_traffic(lua_State *L, int operands)
+{
+    int64_t counted[4];
+
+    lua_newtable(L);
+    for (int i = 0; i <= operands; i++) {
+        cuda_traffic(i < operands ? i : MAX_OPERANDS, counted);
+        lua_newtable(L);
+        for (int k = 0; k < 4; k++) {
+            lua_pushinteger(L, counted[k]);
+            lua_rawseti(L, -2, k + 1);
+        }
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
 /* Arguments, as addresses of the device. An optimizer's run is the host's. */
 static void move_to_device(Run *r)
 {
@@ -188,9 +206,10 @@ int op_test_run(lua_State *L, Gen *g, Kernels *kernels, bool cuda)
         lua_pop(L, 1);
         lua_pushstring(L, "writes past the end of its workspace");
     }
+    push_traffic(L, r.n);
     buf_free(&workspace);
     for (int i = 0; i < r.n; i++)
         if (r.own[i])
             buf_free(&r.buf[i]);
-    return 3;
+    return 4;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim.h: a device that is simulated, for tests of CUDA kernels and trainers where there
- * is no GPU. A kernel's text (cuda.cu, kernels.cu), unmodified, is compiled for the CPU by
- * tests/cudasim/ simcc: rt_device.h then takes its names from sim_device.h, and every
+ * is no GPU. A kernel's text (cuda.cu, kernels.cu), unmodified, is compiled for the CPU
+ * by tests/cudasim/ simcc: rt_device.h then takes its names from sim_device.h, and every
  * access to memory calls sim_access.c. Threads of a block are fibers of one OS thread, so
  * a run is a function of the seed alone.
  *
@@ -61,6 +61,16 @@ void sim_seed(uint64_t seed);
 /* Memory that kernels may touch. Two regions must not overlap. */
 void sim_memory_add(void *p, size_t bytes, const char *what);
 void sim_memory_remove(void *p);
+
+/* Bytes that launches moved in a region. `all`: of each access; `first`: each byte once
+ * in a launch that reads it before it writes it, or writes it: what reaches memory beside
+ * a cache that holds everything. */
+typedef struct SimTraffic {
+    int64_t read_all, read_first, written_all, written_first;
+} SimTraffic;
+/* Regions that are added from now on are counted, or not. */
+void sim_traffic_count(bool on);
+SimTraffic sim_traffic(const void *p);
 
 #ifdef __cplusplus
 }

@@ -40,11 +40,15 @@ typedef struct Region {
      * one. */
     size_t filled_bytes;
     uint32_t filled_by;
+    uint32_t *read_in,
+        *written_in; /* of each byte: the last launch, where traffic counts */
+    SimTraffic traffic;
 } Region;
 
 static Region regions[MAX_REGIONS];
 SimOrder sim_order = {.first = 1};
 static int n_regions, last_region, last_array;
+static bool counts;
 static Cell shared_cells[2 * SIM_SHARED_BYTES / CELL_BYTES];
 
 /* ---- known memory ---------------------------------------------------------------- */
@@ -70,6 +74,14 @@ void sim_memory_add(void *p, size_t bytes, const char *what)
         exit(70);
     }
     madvise(r->cells, cells_bytes(bytes), MADV_HUGEPAGE); /* 24 times r->bytes */
+    if (counts) {
+        r->read_in = calloc(bytes, sizeof *r->read_in);
+        r->written_in = calloc(bytes, sizeof *r->written_in);
+        if (!r->read_in || !r->written_in) {
+            perror("simulated device: calloc");
+            exit(70);
+        }
+    }
     n_regions++;
 }
 
@@ -78,6 +90,8 @@ void sim_memory_remove(void *p)
     for (int i = 0; i < n_regions; i++)
         if (regions[i].base == p) {
             munmap(regions[i].cells, cells_bytes(regions[i].bytes));
+            free(regions[i].read_in);
+            free(regions[i].written_in);
             regions[i] = regions[--n_regions];
             last_region = 0;
             return;
@@ -99,6 +113,38 @@ static inline Region *region_of(const char *p)
     }
     return NULL;
 }
+
+/* ---- traffic --------------------------------------------------------------------- */
+
+void sim_traffic_count(bool on)
+{
+    counts = on;
+}
+
+SimTraffic sim_traffic(const void *p)
+{
+    const Region *r = region_of(p);
+
+    return r ? r->traffic : (SimTraffic){0};
+}
+
+/* A launch is named by the serial of its first block. */
+static void count(Region *r, int64_t at, int64_t bytes, bool write)
+{
+    const uint32_t launch = sim.block.first_serial;
+    SimTraffic *t = &r->traffic;
+
+    *(write ? &t->written_all : &t->read_all) += bytes;
+    for (int64_t i = at; i < at + bytes; i++) {
+        if (write)
+            t->written_first += r->written_in[i] != launch;
+        else
+            t->read_first += r->read_in[i] != launch && r->written_in[i] != launch;
+        *(write ? &r->written_in[i] : &r->read_in[i]) = launch;
+    }
+}
+
+/* ---- places ---------------------------------------------------------------------- */
 
 static inline const SimArray *array_of(int64_t offset)
 {
@@ -338,6 +384,8 @@ static inline Cell *global_cell(int64_t bytes, Access *a)
     }
     if (first_fill(r, bytes, a))
         return NULL;
+    if (r->read_in && sim.now)
+        count(r, a->p - r->base, bytes, a->write);
     a->filled_by = (size_t)(a->p - r->base) < r->filled_bytes ? r->filled_by : 0;
     return &r->cells[(a->p - r->base) / CELL_BYTES];
 }

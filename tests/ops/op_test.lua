@@ -13,7 +13,7 @@
 --                op_test_fused.lua
 -- Optimizers: op_test_optimizers.lua.
 -- With --golden only this, for golden.sh: the digest of each kernel's outputs on inputs that
--- follow from the op's name, beside the version of its arithmetic.
+-- follow from the op's name, beside the version of its arithmetic. With --bytes: op_test_bytes.lua.
 
 local fmt = string.format
 local report, call_text = table.unpack(host.part "op_test_report")
@@ -63,6 +63,7 @@ if host.cuda then -- cuBLASLt writes no bf16 from others
     configs = { { "f64", "f64" }, { "f32", "f32" }, { "bf16", "f32" }, { "bf16", "bf16" } }
     if host.device then configs[5] = { "f16", "f32" } end -- simulated ones are slow
 end
+if host.bytes then configs = { { "bf16", "f32" }, { "f32", "f32" } } end
 if host.golden then
     configs = { { "f64", "f64" }, { "f32", "f32" }, { "bf16", "f32" }, { "bf16", "bf16" } }
 end
@@ -274,12 +275,12 @@ local function run_kernel(plan, threads, beta, outs, in_place)
         operands[#operands + 1] = { dtype = out.dtype, elems = out.elems, data = outs and outs[i],
                                     same = in_place and place[rule.outputs[i].alias] or nil }
     end
-    local data, raw, problem = host.run {
+    local data, raw, problem, moved = host.run {
         kernel = plan.id, threads = threads, beta = beta, workspace = plan.node.workspace,
         operands = operands,
     }
     check(not problem, "%s: %s", plan.what or plan.name, problem)
-    return { table.unpack(data, first) }, { table.unpack(raw, first) }, problem
+    return { table.unpack(data, first) }, { table.unpack(raw, first) }, problem, moved
 end
 
 local function same_bits(what, a, b)
@@ -367,11 +368,13 @@ local plan_rows, test_rows = host.part "op_test_rows" {
     inputs_of = inputs_of, of_tokens = of_tokens,
 }
 
+local test_bytes, test_update = host.part "op_test_bytes" { check = check, run_kernel = run_kernel, each_input = each_input }
 local function test_kernel(plan)
     local rule, what = host.rule(plan.name), plan.what
     call = plan
     host.at(plan.name, host.cuda and "cuda.cu" or "cpu.c", what)
     if host.golden then return golden_kernel(plan) end
+    if host.bytes then return test_bytes(plan) end
     host.dtypes(plan.config[1], plan.config[2])
     local want = apply_in_chunks(plan)
     local data, raw, problem = run_kernel(plan, 1, 0)
@@ -451,7 +454,7 @@ local optimizer_configs, plan_optimizer, test_optimizer =
     host.part "op_test_optimizers" {
         check = check, compare = compare, same_bits = same_bits, uniform = uniform,
         integer = integer, random_data = random_data, bounds = bounds, counted = counted,
-        add_golden = add_golden, seed_by = seed_by,
+        add_golden = add_golden, seed_by = seed_by, test_update = test_update,
     }
 
 -- ---- all ops ------------------------------------------------------------------------
@@ -492,7 +495,7 @@ local function plan_case(name, rule, case, number)
             if host.formulas and i == 2 then formula.special(plan.inputs) end -- rows are NaN then
             plan.what = fmt("%s%s %s/%s", name, number and "+" .. number or "", config[1], config[2])
             plans[#plans + 1] = plan
-            if not host.golden then
+            if not host.golden and not host.bytes then
                 if rule.expands then plan_expansion(plan) end
                 if host.person or i == 2 and case == 1 then plan_rows(plan) end
             end

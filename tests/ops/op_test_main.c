@@ -16,7 +16,7 @@ const void *const op_test_keeps[] = {
 
 typedef struct Flags {
     const char *work, *only, *ops, *share, *cc, *flags, *cases, *seed, *digests, *golden,
-        *target, *formulas;
+        *bytes, *target, *formulas;
     const char *device, *nvcc, *jobs, *root;
 } Flags;
 
@@ -26,12 +26,12 @@ static bool parse(int argc, char **argv, Flags *o)
         const char *flag;
         const char **value;
     } known[] = {
-        {"--work", &o->work},         {"--only", &o->only}, {"--ops", &o->ops},
-        {"--share", &o->share},       {"--cc", &o->cc},     {"--flags", &o->flags},
-        {"--cases", &o->cases},       {"--seed", &o->seed}, {"--digests", &o->digests},
-        {"--target", &o->target},     {"--nvcc", &o->nvcc}, {"--device", &o->device},
-        {"--jobs", &o->jobs},         {"--root", &o->root}, {"--golden", &o->golden},
-        {"--formulas", &o->formulas},
+        {"--work", &o->work},         {"--only", &o->only},   {"--ops", &o->ops},
+        {"--share", &o->share},       {"--cc", &o->cc},       {"--flags", &o->flags},
+        {"--cases", &o->cases},       {"--seed", &o->seed},   {"--digests", &o->digests},
+        {"--target", &o->target},     {"--nvcc", &o->nvcc},   {"--device", &o->device},
+        {"--jobs", &o->jobs},         {"--root", &o->root},   {"--golden", &o->golden},
+        {"--formulas", &o->formulas}, {"--bytes", &o->bytes},
     };
 
     for (int i = 1; i < argc; i += 2) {
@@ -68,6 +68,7 @@ static int run(const Flags *f)
         .jobs = jobs > 0 ? jobs : 1,
         .digests = f->digests != NULL,
         .golden = f->golden != NULL,
+        .bytes = f->bytes != NULL,
         .formulas = f->formulas != NULL,
     };
     int failures;
@@ -101,6 +102,7 @@ int main(int argc, char **argv)
                 "cpu|cuda]\n"
                 "               [--device SO --nvcc FILE]: of cuda, on a real GPU\n"
                 "               [--root DIR]: of the sources, where they were moved\n"
+                "               [--bytes yes]: only what kernels of cuda.cu move\n"
                 "               [--formulas yes]: ops f1, f2, ... of formulas.awk\n");
         return 2;
     }

@@ -98,12 +98,15 @@ local function test_optimizer(plan)
     rule.reference(n)
     local first
     for _, threads in ipairs { 1, 3, 8 } do
-        local data, raw, problem = host.run {
+        local data, raw, problem, moved = host.run {
             kernel = plan.id, threads = threads, beta = 0, workspace = 0,
             operands = operands, update = update,
         }
         check(not problem, "%s: %s", plan.what, problem)
         if host.golden then return add_golden(plan.what, raw) end
+        if host.bytes then
+            return t.test_update(plan, moved, n.e, index.master and operands[index.master].same)
+        end
         if not first then
             first = raw
             local covered = index.master and operands[index.master].same

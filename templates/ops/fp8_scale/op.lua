@@ -20,7 +20,6 @@ return op {
     workspace_cuda = function(n) -- the largest of each block
         return 4 * math.min(1024, (n.t * n.k + 4095) // 4096)
     end,
-    bytes = function(n) return n.elem_bytes * n.t * n.k end,
     flops = function(n) return n.t * n.k end,
     encoded = function(g, n) return n.to == "e4m3" and { s = n.scale } or nil end,
     reference = function(n)
