@@ -10,7 +10,7 @@
  * @generated; to regenerate, see description.lua */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x6a2c2cac8d4d483f || TRAINER_IDENTITY != 0x37953ebf0c2d8255
+#if MATH_IDENTITY != 0xd3627d32bd102ee9 || TRAINER_IDENTITY != 0xc728de77af5311af
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

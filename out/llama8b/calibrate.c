@@ -11,7 +11,7 @@
 #include "tables.h"
 #include "rt_cuda.h"
 
-#if TRAINER_IDENTITY != 0x37953ebf0c2d8255
+#if TRAINER_IDENTITY != 0xc728de77af5311af
 #error "calibrate.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -19,62 +19,77 @@ static RtMatmul products[] = {
     {
         .op = RT_NT, .m = 8192, .n = 6144, .k = 4096, .lda = 4096, .ldb = 4096, .ldc = 6144,
         .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_NT, .m = 8192, .n = 4096, .k = 4096, .lda = 4096, .ldb = 4096, .ldc = 4096,
         .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_NT, .m = 8192, .n = 28672, .k = 4096, .lda = 4096, .ldb = 4096, .ldc = 28672,
         .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_NT, .m = 8192, .n = 4096, .k = 14336, .lda = 14336, .ldb = 14336, .ldc = 4096,
         .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_NN, .m = 8192, .n = 14336, .k = 4096, .lda = 4096, .ldb = 14336, .ldc = 14336,
         .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_TN, .m = 4096, .n = 14336, .k = 8192, .lda = 4096, .ldb = 14336, .ldc = 14336,
         .in_dtype = RT_BF16, .out_dtype = RT_F32,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_NN, .m = 8192, .n = 4096, .k = 28672, .lda = 28672, .ldb = 4096, .ldc = 4096,
         .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_TN, .m = 28672, .n = 4096, .k = 8192, .lda = 28672, .ldb = 4096, .ldc = 4096,
         .in_dtype = RT_BF16, .out_dtype = RT_F32,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_NN, .m = 8192, .n = 4096, .k = 4096, .lda = 4096, .ldb = 4096, .ldc = 4096,
         .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_TN, .m = 4096, .n = 4096, .k = 8192, .lda = 4096, .ldb = 4096, .ldc = 4096,
         .in_dtype = RT_BF16, .out_dtype = RT_F32,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_NN, .m = 8192, .n = 4096, .k = 6144, .lda = 6144, .ldb = 4096, .ldc = 4096,
         .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_TN, .m = 6144, .n = 4096, .k = 8192, .lda = 6144, .ldb = 4096, .ldc = 4096,
         .in_dtype = RT_BF16, .out_dtype = RT_F32,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_NT, .m = 1024, .n = 128256, .k = 4096, .lda = 4096, .ldb = 4096, .ldc = 128256,
         .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_NN, .m = 1024, .n = 4096, .k = 128256, .lda = 128256, .ldb = 4096, .ldc = 4096,
         .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
     {
         .op = RT_TN, .m = 128256, .n = 4096, .k = 1024, .lda = 128256, .ldb = 4096, .ldc = 4096,
         .in_dtype = RT_BF16, .out_dtype = RT_F32,
+        .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
     },
 };
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if MATH_IDENTITY != 0x6a2c2cac8d4d483f
+#if MATH_IDENTITY != 0xd3627d32bd102ee9
 #error "kernels.c and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -90,6 +90,7 @@ void rmsnorm_8192x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w, rt_bf16 
 static RtMatmul linear_8192x4096x6144_bf16_gemm = {
     .op = RT_NT, .m = 8192, .n = 6144, .k = 4096, .lda = 4096, .ldb = 4096, .ldc = 6144,
     .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 /* y[8192, 6144] = x[8192, 4096] w[6144, 4096]^T */
 void linear_8192x4096x6144_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w, rt_bf16 *y)
@@ -130,6 +131,7 @@ void attention_8192x6144_bf16(Rt *rt, const rt_bf16 *qkv, rt_bf16 *o, float *lse
 static RtMatmul linear_8192x4096x4096_bf16_gemm = {
     .op = RT_NT, .m = 8192, .n = 4096, .k = 4096, .lda = 4096, .ldb = 4096, .ldc = 4096,
     .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 /* y[8192, 4096] = x[8192, 4096] w[4096, 4096]^T */
 void linear_8192x4096x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w, rt_bf16 *y)
@@ -158,6 +160,7 @@ void add_rmsnorm_8192x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *r,
 static RtMatmul linear_8192x4096x28672_bf16_gemm = {
     .op = RT_NT, .m = 8192, .n = 28672, .k = 4096, .lda = 4096, .ldb = 4096, .ldc = 28672,
     .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 /* y[8192, 28672] = x[8192, 4096] w[28672, 4096]^T */
 void linear_8192x4096x28672_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w, rt_bf16 *y)
@@ -184,6 +187,7 @@ void swiglu_8192x14336_bf16(Rt *rt, const rt_bf16 *gu, rt_bf16 *y)
 static RtMatmul linear_8192x14336x4096_bf16_gemm = {
     .op = RT_NT, .m = 8192, .n = 4096, .k = 14336, .lda = 14336, .ldb = 14336, .ldc = 4096,
     .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 /* y[8192, 4096] = x[8192, 14336] w[4096, 14336]^T */
 void linear_8192x14336x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w, rt_bf16 *y)
@@ -209,6 +213,7 @@ void add_8192x4096_bf16(Rt *rt, const rt_bf16 *a, const rt_bf16 *b, rt_bf16 *y)
 static RtMatmul linear_dx_8192x4096x14336_bf16_gemm = {
     .op = RT_NN, .m = 8192, .n = 14336, .k = 4096, .lda = 4096, .ldb = 14336, .ldc = 14336,
     .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 /* dx[8192, 14336] = dy[8192, 4096] w[4096, 14336] */
 void linear_dx_8192x4096x14336_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf16 *w,
@@ -222,6 +227,7 @@ void linear_dx_8192x4096x14336_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf16 *w,
 static RtMatmul linear_dw_8192x4096x14336_bf16_gemm = {
     .op = RT_TN, .m = 4096, .n = 14336, .k = 8192, .lda = 4096, .ldb = 14336, .ldc = 14336,
     .in_dtype = RT_BF16, .out_dtype = RT_F32,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 /* dw[4096, 14336] = beta dw + dy[8192, 4096]^T x[8192, 14336] */
 void linear_dw_8192x4096x14336_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf16 *x,
@@ -250,6 +256,7 @@ void swiglu_bwd_8192x14336_bf16(Rt *rt, const rt_bf16 *gu, const rt_bf16 *dy,
 static RtMatmul linear_dx_8192x28672x4096_bf16_gemm = {
     .op = RT_NN, .m = 8192, .n = 4096, .k = 28672, .lda = 28672, .ldb = 4096, .ldc = 4096,
     .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 /* dx[8192, 4096] = dy[8192, 28672] w[28672, 4096] */
 void linear_dx_8192x28672x4096_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf16 *w,
@@ -263,6 +270,7 @@ void linear_dx_8192x28672x4096_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf16 *w,
 static RtMatmul linear_dw_8192x28672x4096_bf16_gemm = {
     .op = RT_TN, .m = 28672, .n = 4096, .k = 8192, .lda = 28672, .ldb = 4096, .ldc = 4096,
     .in_dtype = RT_BF16, .out_dtype = RT_F32,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 /* dw[28672, 4096] = beta dw + dy[8192, 28672]^T x[8192, 4096] */
 void linear_dw_8192x28672x4096_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf16 *x,
@@ -301,6 +309,7 @@ void rmsnorm_bwd_add_8192x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w,
 static RtMatmul linear_dx_8192x4096x4096_bf16_gemm = {
     .op = RT_NN, .m = 8192, .n = 4096, .k = 4096, .lda = 4096, .ldb = 4096, .ldc = 4096,
     .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 /* dx[8192, 4096] = dy[8192, 4096] w[4096, 4096] */
 void linear_dx_8192x4096x4096_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf16 *w,
@@ -314,6 +323,7 @@ void linear_dx_8192x4096x4096_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf16 *w,
 static RtMatmul linear_dw_8192x4096x4096_bf16_gemm = {
     .op = RT_TN, .m = 4096, .n = 4096, .k = 8192, .lda = 4096, .ldb = 4096, .ldc = 4096,
     .in_dtype = RT_BF16, .out_dtype = RT_F32,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 /* dw[4096, 4096] = beta dw + dy[8192, 4096]^T x[8192, 4096] */
 void linear_dw_8192x4096x4096_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf16 *x, float *dw,
@@ -366,6 +376,7 @@ void rope_bwd_8192x6144x8192x128_bf16(Rt *rt, const rt_bf16 *dy, const float *ta
 static RtMatmul linear_dx_8192x6144x4096_bf16_gemm = {
     .op = RT_NN, .m = 8192, .n = 4096, .k = 6144, .lda = 6144, .ldb = 4096, .ldc = 4096,
     .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 /* dx[8192, 4096] = dy[8192, 6144] w[6144, 4096] */
 void linear_dx_8192x6144x4096_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf16 *w,
@@ -379,6 +390,7 @@ void linear_dx_8192x6144x4096_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf16 *w,
 static RtMatmul linear_dw_8192x6144x4096_bf16_gemm = {
     .op = RT_TN, .m = 6144, .n = 4096, .k = 8192, .lda = 6144, .ldb = 4096, .ldc = 4096,
     .in_dtype = RT_BF16, .out_dtype = RT_F32,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 /* dw[6144, 4096] = beta dw + dy[8192, 6144]^T x[8192, 4096] */
 void linear_dw_8192x6144x4096_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf16 *x, float *dw,
@@ -401,14 +413,17 @@ static RtKernel linear_cross_entropy_8192x4096x128256_bf16_loss_kernel = {
 static RtMatmul linear_cross_entropy_8192x4096x128256_bf16_logits = {
     .op = RT_NT, .m = 1024, .n = 128256, .k = 4096, .lda = 4096, .ldb = 4096, .ldc = 128256,
     .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 static RtMatmul linear_cross_entropy_8192x4096x128256_bf16_dx = {
     .op = RT_NN, .m = 1024, .n = 4096, .k = 128256, .lda = 128256, .ldb = 4096, .ldc = 4096,
     .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 static RtMatmul linear_cross_entropy_8192x4096x128256_bf16_dw = {
     .op = RT_TN, .m = 128256, .n = 4096, .k = 1024, .lda = 128256, .ldb = 4096, .ldc = 4096,
     .in_dtype = RT_BF16, .out_dtype = RT_F32,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 
 /* loss, dx[8192, 4096], dw[128256, 4096] of cross_entropy(x w^T), 1024 tokens at a time;
@@ -474,6 +489,7 @@ static RtKernel linear_loss_8192x4096x128256_bf16_loss_kernel = {
 static RtMatmul linear_loss_8192x4096x128256_bf16_logits = {
     .op = RT_NT, .m = 1024, .n = 128256, .k = 4096, .lda = 4096, .ldb = 4096, .ldc = 128256,
     .in_dtype = RT_BF16, .out_dtype = RT_BF16,
+    .a_align_bytes = 256, .b_align_bytes = 256, .c_align_bytes = 256,
 };
 
 /* loss of cross_entropy(x w^T), next_logits[128256] of token row, 1024 tokens at a time;
@@ -518,7 +534,7 @@ const RtUpdateKernel optimizer_update = adamw_update;
 
 void kernels_prepare(void)
 {
-    rt_kernels_check("math_6a2c2cac8d4d483f");
+    rt_kernels_check("math_d3627d32bd102ee9");
     rt_kernel_prepare(&rope_table_8192x128_f32_kernel);
     rt_kernel_prepare(&embed_8192x128256x4096_bf16_kernel);
     rt_kernel_prepare(&embed_bwd_8192x4096_bf16_sort_kernel);

@@ -17,7 +17,7 @@
 
 /* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
-math_6a2c2cac8d4d483f(void)
+math_d3627d32bd102ee9(void)
 {
 }
 
@@ -433,13 +433,25 @@ rmsnorm_bwd_add_8192x4096_bf16(const rt_bf16 *x, const rt_bf16 *w, const float *
     float scale[16];
     float sum_w[16] = {};
     rt_row_load<RtBf16, 4096, 256, 8>(scale, w);
+    RtPack<rt_bf16, 8> next_x[2];
+    RtPack<rt_bf16, 8> next_dy[2];
+    RtPack<rt_bf16, 8> next_dres[2];
+    float next_r = rstd[blockIdx.x];
+    rt_row_fetch<RtBf16, 4096, 256, 8>(next_x, x + (int64_t)blockIdx.x * 4096);
+    rt_row_fetch<RtBf16, 4096, 256, 8>(next_dy, dy + (int64_t)blockIdx.x * 4096);
+    rt_row_fetch<RtBf16, 4096, 256, 8>(next_dres, dres + (int64_t)blockIdx.x * 4096);
     for (int64_t i = blockIdx.x; i < 8192; i += 264) {
         const int64_t at = i * 4096;
-        const float r = rstd[i];
+        const float r = next_r;
         float h[16], e[16], past[16], sum_eh = 0;
-        rt_row_load<RtBf16, 4096, 256, 8>(h, x + at);
-        rt_row_load<RtBf16, 4096, 256, 8>(e, dy + at);
-        rt_row_load<RtBf16, 4096, 256, 8>(past, dres + at);
+        rt_row_unpack<RtBf16, 4096, 256, 8>(h, next_x);
+        rt_row_unpack<RtBf16, 4096, 256, 8>(e, next_dy);
+        if (i + 264 < 8192) {
+            const int64_t next = at + 1081344;
+            next_r = rstd[i + 264];
+            rt_row_fetch<RtBf16, 4096, 256, 8>(next_x, x + next);
+            rt_row_fetch<RtBf16, 4096, 256, 8>(next_dy, dy + next);
+        }
         for (int k = 0; k < 16; k++) {
             h[k] *= r;
             sum_w[k] += e[k] * h[k];
@@ -447,6 +459,9 @@ rmsnorm_bwd_add_8192x4096_bf16(const rt_bf16 *x, const rt_bf16 *w, const float *
             sum_eh += e[k] * h[k];
         }
         const float mean_eh = rt_block_sum<256>(sum_eh, shared) / 4096;
+        rt_row_unpack<RtBf16, 4096, 256, 8>(past, next_dres);
+        if (i + 264 < 8192)
+            rt_row_fetch<RtBf16, 4096, 256, 8>(next_dres, dres + at + 1081344);
         for (int k = 0; k < 16; k++)
             e[k] = past[k] + rt_f32_from_bf16(rt_bf16_from_f32(r * (e[k] - h[k] * mean_eh)));
         rt_row_store<RtBf16, 4096, 256, 8>(dx + at, e);
@@ -811,12 +826,23 @@ rmsnorm_bwd_8192x4096_bf16(const rt_bf16 *x, const rt_bf16 *w, const float *rstd
     float scale[16];
     float sum_w[16] = {};
     rt_row_load<RtBf16, 4096, 256, 8>(scale, w);
+    RtPack<rt_bf16, 8> next_x[2];
+    RtPack<rt_bf16, 8> next_dy[2];
+    float next_r = rstd[blockIdx.x];
+    rt_row_fetch<RtBf16, 4096, 256, 8>(next_x, x + (int64_t)blockIdx.x * 4096);
+    rt_row_fetch<RtBf16, 4096, 256, 8>(next_dy, dy + (int64_t)blockIdx.x * 4096);
     for (int64_t i = blockIdx.x; i < 8192; i += 264) {
         const int64_t at = i * 4096;
-        const float r = rstd[i];
+        const float r = next_r;
         float h[16], e[16], sum_eh = 0;
-        rt_row_load<RtBf16, 4096, 256, 8>(h, x + at);
-        rt_row_load<RtBf16, 4096, 256, 8>(e, dy + at);
+        rt_row_unpack<RtBf16, 4096, 256, 8>(h, next_x);
+        rt_row_unpack<RtBf16, 4096, 256, 8>(e, next_dy);
+        if (i + 264 < 8192) {
+            const int64_t next = at + 1081344;
+            next_r = rstd[i + 264];
+            rt_row_fetch<RtBf16, 4096, 256, 8>(next_x, x + next);
+            rt_row_fetch<RtBf16, 4096, 256, 8>(next_dy, dy + next);
+        }
         for (int k = 0; k < 16; k++) {
             h[k] *= r;
             sum_w[k] += e[k] * h[k];

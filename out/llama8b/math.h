@@ -12,11 +12,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0x6a2c2cac8d4d483f
+#if MATH_IDENTITY != 0xd3627d32bd102ee9
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_6a2c2cac8d4d483f
+#define math_prepare math_prepare_d3627d32bd102ee9
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {

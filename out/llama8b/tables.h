@@ -16,12 +16,12 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x37953ebf0c2d8255
-#define trainer_segments trainer_segments_37953ebf0c2d8255 /* tables.c */
-#define trainer_numerics trainer_numerics_37953ebf0c2d8255 /* checkpoint.c */
-#define trainer_step     trainer_step_37953ebf0c2d8255     /* step.c */
-#define trainer_setup    trainer_setup_37953ebf0c2d8255    /* bind.c */
-#define trainer_timed    trainer_timed_37953ebf0c2d8255    /* calibrate.c */
+#define TRAINER_IDENTITY 0xc728de77af5311af
+#define trainer_segments trainer_segments_c728de77af5311af /* tables.c */
+#define trainer_numerics trainer_numerics_c728de77af5311af /* checkpoint.c */
+#define trainer_step     trainer_step_c728de77af5311af     /* step.c */
+#define trainer_setup    trainer_setup_c728de77af5311af    /* bind.c */
+#define trainer_timed    trainer_timed_c728de77af5311af    /* calibrate.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {
@@ -140,7 +140,7 @@ enum {
     N_PLACES
 };
 
-/* The symmetric space, 5853846784 bytes: what persists. */
+/* The symmetric space, 5988064512 bytes: what persists. */
 #define PARAM_SHARD_EMBED           INT64_C(          0) /* [65667072] bf16                   125.25 MiB */
 #define PARAM_SHARD_LAYERS_0        INT64_C(  131334144) /* [27264000] bf16                    52.00 MiB */
 #define PARAM_SHARD_LAYERS_1        INT64_C(  185862144) /* [27264000] bf16                    52.00 MiB */
@@ -176,110 +176,111 @@ enum {
 #define PARAM_SHARD_LAYERS_31       INT64_C( 1821702144) /* [27264000] bf16                    52.00 MiB */
 #define PARAM_SHARD_HEAD            INT64_C( 1876230144) /* [65668096] bf16                   125.25 MiB */
 #define CONTROL                     INT64_C( 2007566336) /* losses, exchange                    5.25 KiB */
+#define STAGING                     INT64_C( 2007571712) /* parts of other ranks, to be added 128.00 MiB */
 
 /* The symmetric space: what shares bytes over the step. */
-#define GATHERED_EMBED_FORWARD      INT64_C( 2007571712) /* [525336576] bf16                  1002.00 MiB */
-#define GATHERED_LAYERS_0_FORWARD   INT64_C( 3058244864) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_1_FORWARD   INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_2_FORWARD   INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_3_FORWARD   INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_4_FORWARD   INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_5_FORWARD   INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_6_FORWARD   INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_7_FORWARD   INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_8_FORWARD   INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_9_FORWARD   INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_10_FORWARD  INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_11_FORWARD  INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_12_FORWARD  INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_13_FORWARD  INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_14_FORWARD  INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_15_FORWARD  INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_16_FORWARD  INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_17_FORWARD  INT64_C( 2880019712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_18_FORWARD  INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_19_FORWARD  INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_20_FORWARD  INT64_C( 2880019712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_21_FORWARD  INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_22_FORWARD  INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_23_FORWARD  INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_24_FORWARD  INT64_C( 2880019712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_25_FORWARD  INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_26_FORWARD  INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_27_FORWARD  INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_28_FORWARD  INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_29_FORWARD  INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_30_FORWARD  INT64_C( 2443795712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_31_FORWARD  INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_HEAD_FORWARD       INT64_C( 4108950784) /* [525344768] bf16                  1002.02 MiB */
-#define GATHERED_LAYERS_31_BACKWARD INT64_C( 5417622784) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_30_BACKWARD INT64_C( 4981398784) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_29_BACKWARD INT64_C( 5417622784) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_28_BACKWARD INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_27_BACKWARD INT64_C( 4624915712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_26_BACKWARD INT64_C( 2007571712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_25_BACKWARD INT64_C( 5061139712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_24_BACKWARD INT64_C( 4624915712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_23_BACKWARD INT64_C( 3752467712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_22_BACKWARD INT64_C( 4188691712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_21_BACKWARD INT64_C( 3752467712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_20_BACKWARD INT64_C( 4188691712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_19_BACKWARD INT64_C( 5061139712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_18_BACKWARD INT64_C( 2880019712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_17_BACKWARD INT64_C( 5061139712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_16_BACKWARD INT64_C( 3752467712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_15_BACKWARD INT64_C( 4188691712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_14_BACKWARD INT64_C( 3752467712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_13_BACKWARD INT64_C( 5061139712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_12_BACKWARD INT64_C( 4624915712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_11_BACKWARD INT64_C( 5061139712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_10_BACKWARD INT64_C( 4624915712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_9_BACKWARD  INT64_C( 4188691712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_8_BACKWARD  INT64_C( 2880019712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_7_BACKWARD  INT64_C( 4188691712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_6_BACKWARD  INT64_C( 4624915712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_5_BACKWARD  INT64_C( 4188691712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_4_BACKWARD  INT64_C( 3752467712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_3_BACKWARD  INT64_C( 5061139712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_2_BACKWARD  INT64_C( 3752467712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_1_BACKWARD  INT64_C( 5061139712) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_0_BACKWARD  INT64_C( 3752467712) /* [218112000] bf16                  416.02 MiB */
-#define GRAD_EMBED                  INT64_C( 2880019712) /* [525336576] f32                     1.96 GiB */
-#define GRAD_LAYERS_0               INT64_C( 2007571712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_1               INT64_C( 2880019712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_2               INT64_C( 2007571712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_3               INT64_C( 4188691712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_4               INT64_C( 2880019712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_5               INT64_C( 2007571712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_6               INT64_C( 2880019712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_7               INT64_C( 2007571712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_8               INT64_C( 3316243712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_9               INT64_C( 2007571712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_10              INT64_C( 3316243712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_11              INT64_C( 2007571712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_12              INT64_C( 2880019712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_13              INT64_C( 3752467712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_14              INT64_C( 2007571712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_15              INT64_C( 2880019712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_16              INT64_C( 2007571712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_17              INT64_C( 2880019712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_18              INT64_C( 2007571712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_19              INT64_C( 4188691712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_20              INT64_C( 3316243712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_21              INT64_C( 2007571712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_22              INT64_C( 2880019712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_23              INT64_C( 2007571712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_24              INT64_C( 2880019712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_25              INT64_C( 2007571712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_26              INT64_C( 2880019712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_27              INT64_C( 3752467712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_28              INT64_C( 2443795712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_29              INT64_C( 3316243712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_30              INT64_C( 2443795712) /* [218112000] f32                   832.03 MiB */
-#define GRAD_LAYERS_31              INT64_C( 4108950784) /* [218112000] f32                   832.03 MiB */
-#define GRAD_HEAD                   INT64_C( 2007571712) /* [525344768] f32                     1.96 GiB */
+#define GATHERED_EMBED_FORWARD      INT64_C( 2141789440) /* [525336576] bf16                  1002.00 MiB */
+#define GATHERED_LAYERS_0_FORWARD   INT64_C( 3192462592) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_1_FORWARD   INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_2_FORWARD   INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_3_FORWARD   INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_4_FORWARD   INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_5_FORWARD   INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_6_FORWARD   INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_7_FORWARD   INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_8_FORWARD   INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_9_FORWARD   INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_10_FORWARD  INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_11_FORWARD  INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_12_FORWARD  INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_13_FORWARD  INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_14_FORWARD  INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_15_FORWARD  INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_16_FORWARD  INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_17_FORWARD  INT64_C( 3014237440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_18_FORWARD  INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_19_FORWARD  INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_20_FORWARD  INT64_C( 3014237440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_21_FORWARD  INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_22_FORWARD  INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_23_FORWARD  INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_24_FORWARD  INT64_C( 3014237440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_25_FORWARD  INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_26_FORWARD  INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_27_FORWARD  INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_28_FORWARD  INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_29_FORWARD  INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_30_FORWARD  INT64_C( 2578013440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_31_FORWARD  INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_HEAD_FORWARD       INT64_C( 4243168512) /* [525344768] bf16                  1002.02 MiB */
+#define GATHERED_LAYERS_31_BACKWARD INT64_C( 5551840512) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_30_BACKWARD INT64_C( 5115616512) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_29_BACKWARD INT64_C( 5551840512) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_28_BACKWARD INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_27_BACKWARD INT64_C( 4759133440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_26_BACKWARD INT64_C( 2141789440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_25_BACKWARD INT64_C( 5195357440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_24_BACKWARD INT64_C( 4759133440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_23_BACKWARD INT64_C( 3886685440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_22_BACKWARD INT64_C( 4322909440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_21_BACKWARD INT64_C( 3886685440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_20_BACKWARD INT64_C( 4322909440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_19_BACKWARD INT64_C( 5195357440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_18_BACKWARD INT64_C( 3014237440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_17_BACKWARD INT64_C( 5195357440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_16_BACKWARD INT64_C( 3886685440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_15_BACKWARD INT64_C( 4322909440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_14_BACKWARD INT64_C( 3886685440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_13_BACKWARD INT64_C( 5195357440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_12_BACKWARD INT64_C( 4759133440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_11_BACKWARD INT64_C( 5195357440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_10_BACKWARD INT64_C( 4759133440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_9_BACKWARD  INT64_C( 4322909440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_8_BACKWARD  INT64_C( 3014237440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_7_BACKWARD  INT64_C( 4322909440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_6_BACKWARD  INT64_C( 4759133440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_5_BACKWARD  INT64_C( 4322909440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_4_BACKWARD  INT64_C( 3886685440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_3_BACKWARD  INT64_C( 5195357440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_2_BACKWARD  INT64_C( 3886685440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_1_BACKWARD  INT64_C( 5195357440) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_0_BACKWARD  INT64_C( 3886685440) /* [218112000] bf16                  416.02 MiB */
+#define GRAD_EMBED                  INT64_C( 3014237440) /* [525336576] f32                     1.96 GiB */
+#define GRAD_LAYERS_0               INT64_C( 2141789440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_1               INT64_C( 3014237440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_2               INT64_C( 2141789440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_3               INT64_C( 4322909440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_4               INT64_C( 3014237440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_5               INT64_C( 2141789440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_6               INT64_C( 3014237440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_7               INT64_C( 2141789440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_8               INT64_C( 3450461440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_9               INT64_C( 2141789440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_10              INT64_C( 3450461440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_11              INT64_C( 2141789440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_12              INT64_C( 3014237440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_13              INT64_C( 3886685440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_14              INT64_C( 2141789440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_15              INT64_C( 3014237440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_16              INT64_C( 2141789440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_17              INT64_C( 3014237440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_18              INT64_C( 2141789440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_19              INT64_C( 4322909440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_20              INT64_C( 3450461440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_21              INT64_C( 2141789440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_22              INT64_C( 3014237440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_23              INT64_C( 2141789440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_24              INT64_C( 3014237440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_25              INT64_C( 2141789440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_26              INT64_C( 3014237440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_27              INT64_C( 3886685440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_28              INT64_C( 2578013440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_29              INT64_C( 3450461440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_30              INT64_C( 2578013440) /* [218112000] f32                   832.03 MiB */
+#define GRAD_LAYERS_31              INT64_C( 4243168512) /* [218112000] f32                   832.03 MiB */
+#define GRAD_HEAD                   INT64_C( 2141789440) /* [525344768] f32                     1.96 GiB */
 
-/* The local space, 65352003840 bytes: what persists. */
+/* The local space, 65217786112 bytes: what persists. */
 #define MASTER_EMBED                INT64_C(          0) /* [65667072] f32                    250.50 MiB */
 #define MOMENT1_EMBED               INT64_C(  262668288) /* [65667072] f32                    250.50 MiB */
 #define MOMENT2_EMBED               INT64_C(  525336576) /* [65667072] f32                    250.50 MiB */
@@ -454,177 +455,176 @@ enum {
 #define TOKENS                      INT64_C(28110123008) /* [8192] i32                         32.00 KiB */
 #define TARGETS                     INT64_C(28110155776) /* [8192] i32                         32.00 KiB */
 #define ROW                         INT64_C(28110188544) /* [1] i32                                  4 B */
-#define STAGING                     INT64_C(28110188800) /* parts of other ranks, to be added 128.00 MiB */
-#define LIBRARY                     INT64_C(28244406528) /* workspace of matrix products       32.00 MiB */
+#define LIBRARY                     INT64_C(28110188800) /* workspace of matrix products       32.00 MiB */
 
 /* The local space: what shares bytes over the step. */
-#define OUT_EMBED                   INT64_C(63070302464) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_EMBED                 INT64_C(29587697920) /* [8192, 4096] bf16                  64.00 MiB */
-#define SCRATCH_EMBED_BACKWARD      INT64_C(28277960960) /* 65536 bytes                        64.00 KiB */
-#define OUT_LAYERS_0                INT64_C(63137411328) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_0              INT64_C(30662553856) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_0              INT64_C(28277960960) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_0_FORWARD    INT64_C(29352816896) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_0_BACKWARD   INT64_C(29352816896) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_1                INT64_C(63204520192) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_1              INT64_C(31737409792) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_1              INT64_C(29352816896) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_1_FORWARD    INT64_C(30427672832) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_1_BACKWARD   INT64_C(30427672832) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_2                INT64_C(63271629056) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_2              INT64_C(32812265728) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_2              INT64_C(30427672832) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_2_FORWARD    INT64_C(31502528768) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_2_BACKWARD   INT64_C(31502528768) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_3                INT64_C(63338737920) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_3              INT64_C(33887121664) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_3              INT64_C(31502528768) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_3_FORWARD    INT64_C(32577384704) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_3_BACKWARD   INT64_C(32577384704) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_4                INT64_C(63405846784) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_4              INT64_C(34961977600) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_4              INT64_C(32577384704) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_4_FORWARD    INT64_C(33652240640) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_4_BACKWARD   INT64_C(33652240640) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_5                INT64_C(63472955648) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_5              INT64_C(36036833536) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_5              INT64_C(33652240640) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_5_FORWARD    INT64_C(34727096576) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_5_BACKWARD   INT64_C(34727096576) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_6                INT64_C(63540064512) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_6              INT64_C(37111689472) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_6              INT64_C(34727096576) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_6_FORWARD    INT64_C(35801952512) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_6_BACKWARD   INT64_C(35801952512) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_7                INT64_C(63607173376) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_7              INT64_C(38186545408) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_7              INT64_C(35801952512) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_7_FORWARD    INT64_C(36876808448) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_7_BACKWARD   INT64_C(36876808448) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_8                INT64_C(63674282240) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_8              INT64_C(39261401344) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_8              INT64_C(36876808448) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_8_FORWARD    INT64_C(37951664384) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_8_BACKWARD   INT64_C(37951664384) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_9                INT64_C(63741391104) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_9              INT64_C(40336257280) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_9              INT64_C(37951664384) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_9_FORWARD    INT64_C(39026520320) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_9_BACKWARD   INT64_C(39026520320) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_10               INT64_C(63808499968) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_10             INT64_C(41411113216) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_10             INT64_C(39026520320) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_10_FORWARD   INT64_C(40101376256) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_10_BACKWARD  INT64_C(40101376256) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_11               INT64_C(63875608832) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_11             INT64_C(42485969152) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_11             INT64_C(40101376256) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_11_FORWARD   INT64_C(41176232192) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_11_BACKWARD  INT64_C(41176232192) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_12               INT64_C(63942717696) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_12             INT64_C(43560825088) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_12             INT64_C(41176232192) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_12_FORWARD   INT64_C(42251088128) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_12_BACKWARD  INT64_C(42251088128) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_13               INT64_C(64009826560) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_13             INT64_C(44635681024) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_13             INT64_C(42251088128) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_13_FORWARD   INT64_C(43325944064) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_13_BACKWARD  INT64_C(43325944064) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_14               INT64_C(64076935424) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_14             INT64_C(45710536960) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_14             INT64_C(43325944064) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_14_FORWARD   INT64_C(44400800000) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_14_BACKWARD  INT64_C(44400800000) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_15               INT64_C(64144044288) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_15             INT64_C(46785392896) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_15             INT64_C(44400800000) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_15_FORWARD   INT64_C(45475655936) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_15_BACKWARD  INT64_C(45475655936) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_16               INT64_C(64211153152) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_16             INT64_C(47860248832) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_16             INT64_C(45475655936) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_16_FORWARD   INT64_C(46550511872) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_16_BACKWARD  INT64_C(46550511872) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_17               INT64_C(64278262016) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_17             INT64_C(48935104768) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_17             INT64_C(46550511872) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_17_FORWARD   INT64_C(47625367808) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_17_BACKWARD  INT64_C(47625367808) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_18               INT64_C(64345370880) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_18             INT64_C(50009960704) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_18             INT64_C(47625367808) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_18_FORWARD   INT64_C(48700223744) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_18_BACKWARD  INT64_C(48700223744) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_19               INT64_C(64412479744) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_19             INT64_C(51084816640) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_19             INT64_C(48700223744) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_19_FORWARD   INT64_C(49775079680) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_19_BACKWARD  INT64_C(49775079680) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_20               INT64_C(64479588608) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_20             INT64_C(52159672576) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_20             INT64_C(49775079680) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_20_FORWARD   INT64_C(50849935616) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_20_BACKWARD  INT64_C(50849935616) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_21               INT64_C(64546697472) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_21             INT64_C(53234528512) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_21             INT64_C(50849935616) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_21_FORWARD   INT64_C(51924791552) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_21_BACKWARD  INT64_C(51924791552) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_22               INT64_C(64613806336) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_22             INT64_C(54309384448) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_22             INT64_C(51924791552) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_22_FORWARD   INT64_C(52999647488) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_22_BACKWARD  INT64_C(52999647488) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_23               INT64_C(64680915200) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_23             INT64_C(55384240384) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_23             INT64_C(52999647488) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_23_FORWARD   INT64_C(54074503424) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_23_BACKWARD  INT64_C(54074503424) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_24               INT64_C(64748024064) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_24             INT64_C(56459096320) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_24             INT64_C(54074503424) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_24_FORWARD   INT64_C(55149359360) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_24_BACKWARD  INT64_C(55149359360) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_25               INT64_C(64815132928) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_25             INT64_C(57533952256) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_25             INT64_C(55149359360) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_25_FORWARD   INT64_C(56224215296) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_25_BACKWARD  INT64_C(56224215296) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_26               INT64_C(64882241792) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_26             INT64_C(58608808192) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_26             INT64_C(56224215296) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_26_FORWARD   INT64_C(57299071232) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_26_BACKWARD  INT64_C(57299071232) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_27               INT64_C(64949350656) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_27             INT64_C(59683664128) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_27             INT64_C(57299071232) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_27_FORWARD   INT64_C(58373927168) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_27_BACKWARD  INT64_C(58373927168) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_28               INT64_C(65016459520) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_28             INT64_C(60758520064) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_28             INT64_C(58373927168) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_28_FORWARD   INT64_C(59448783104) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_28_BACKWARD  INT64_C(59448783104) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_29               INT64_C(65083568384) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_29             INT64_C(61833376000) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_29             INT64_C(59448783104) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_29_FORWARD   INT64_C(60523639040) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_29_BACKWARD  INT64_C(60523639040) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_30               INT64_C(65150677248) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_30             INT64_C(62908231936) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_30             INT64_C(60523639040) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_30_FORWARD   INT64_C(61598494976) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_30_BACKWARD  INT64_C(61598494976) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_31               INT64_C(65217786112) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_31             INT64_C(65284894976) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_31             INT64_C(61598494976) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_31_FORWARD   INT64_C(62673350912) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_31_BACKWARD  INT64_C(62673350912) /* 234881024 bytes                   224.00 MiB */
-#define SAVED_HEAD                  INT64_C(63003160832) /* 67141632 bytes                     64.03 MiB */
-#define SCRATCH_HEAD_BACKWARD       INT64_C(62673350912) /* 329809920 bytes                   314.53 MiB */
-#define SCRATCH_HEAD_EVALUATE       INT64_C(28277960960) /* 262701056 bytes                   250.53 MiB */
-#define LOGITS                      INT64_C(28540662016) /* [128256] bf16                     250.50 KiB */
+#define OUT_EMBED                   INT64_C(62936084736) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_EMBED                 INT64_C(29453480192) /* [8192, 4096] bf16                  64.00 MiB */
+#define SCRATCH_EMBED_BACKWARD      INT64_C(28143743232) /* 65536 bytes                        64.00 KiB */
+#define OUT_LAYERS_0                INT64_C(63003193600) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_0              INT64_C(30528336128) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_0              INT64_C(28143743232) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_0_FORWARD    INT64_C(29218599168) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_0_BACKWARD   INT64_C(29218599168) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_1                INT64_C(63070302464) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_1              INT64_C(31603192064) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_1              INT64_C(29218599168) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_1_FORWARD    INT64_C(30293455104) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_1_BACKWARD   INT64_C(30293455104) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_2                INT64_C(63137411328) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_2              INT64_C(32678048000) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_2              INT64_C(30293455104) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_2_FORWARD    INT64_C(31368311040) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_2_BACKWARD   INT64_C(31368311040) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_3                INT64_C(63204520192) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_3              INT64_C(33752903936) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_3              INT64_C(31368311040) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_3_FORWARD    INT64_C(32443166976) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_3_BACKWARD   INT64_C(32443166976) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_4                INT64_C(63271629056) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_4              INT64_C(34827759872) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_4              INT64_C(32443166976) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_4_FORWARD    INT64_C(33518022912) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_4_BACKWARD   INT64_C(33518022912) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_5                INT64_C(63338737920) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_5              INT64_C(35902615808) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_5              INT64_C(33518022912) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_5_FORWARD    INT64_C(34592878848) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_5_BACKWARD   INT64_C(34592878848) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_6                INT64_C(63405846784) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_6              INT64_C(36977471744) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_6              INT64_C(34592878848) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_6_FORWARD    INT64_C(35667734784) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_6_BACKWARD   INT64_C(35667734784) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_7                INT64_C(63472955648) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_7              INT64_C(38052327680) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_7              INT64_C(35667734784) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_7_FORWARD    INT64_C(36742590720) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_7_BACKWARD   INT64_C(36742590720) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_8                INT64_C(63540064512) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_8              INT64_C(39127183616) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_8              INT64_C(36742590720) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_8_FORWARD    INT64_C(37817446656) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_8_BACKWARD   INT64_C(37817446656) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_9                INT64_C(63607173376) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_9              INT64_C(40202039552) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_9              INT64_C(37817446656) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_9_FORWARD    INT64_C(38892302592) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_9_BACKWARD   INT64_C(38892302592) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_10               INT64_C(63674282240) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_10             INT64_C(41276895488) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_10             INT64_C(38892302592) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_10_FORWARD   INT64_C(39967158528) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_10_BACKWARD  INT64_C(39967158528) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_11               INT64_C(63741391104) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_11             INT64_C(42351751424) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_11             INT64_C(39967158528) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_11_FORWARD   INT64_C(41042014464) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_11_BACKWARD  INT64_C(41042014464) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_12               INT64_C(63808499968) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_12             INT64_C(43426607360) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_12             INT64_C(41042014464) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_12_FORWARD   INT64_C(42116870400) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_12_BACKWARD  INT64_C(42116870400) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_13               INT64_C(63875608832) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_13             INT64_C(44501463296) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_13             INT64_C(42116870400) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_13_FORWARD   INT64_C(43191726336) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_13_BACKWARD  INT64_C(43191726336) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_14               INT64_C(63942717696) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_14             INT64_C(45576319232) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_14             INT64_C(43191726336) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_14_FORWARD   INT64_C(44266582272) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_14_BACKWARD  INT64_C(44266582272) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_15               INT64_C(64009826560) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_15             INT64_C(46651175168) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_15             INT64_C(44266582272) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_15_FORWARD   INT64_C(45341438208) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_15_BACKWARD  INT64_C(45341438208) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_16               INT64_C(64076935424) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_16             INT64_C(47726031104) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_16             INT64_C(45341438208) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_16_FORWARD   INT64_C(46416294144) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_16_BACKWARD  INT64_C(46416294144) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_17               INT64_C(64144044288) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_17             INT64_C(48800887040) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_17             INT64_C(46416294144) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_17_FORWARD   INT64_C(47491150080) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_17_BACKWARD  INT64_C(47491150080) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_18               INT64_C(64211153152) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_18             INT64_C(49875742976) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_18             INT64_C(47491150080) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_18_FORWARD   INT64_C(48566006016) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_18_BACKWARD  INT64_C(48566006016) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_19               INT64_C(64278262016) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_19             INT64_C(50950598912) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_19             INT64_C(48566006016) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_19_FORWARD   INT64_C(49640861952) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_19_BACKWARD  INT64_C(49640861952) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_20               INT64_C(64345370880) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_20             INT64_C(52025454848) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_20             INT64_C(49640861952) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_20_FORWARD   INT64_C(50715717888) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_20_BACKWARD  INT64_C(50715717888) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_21               INT64_C(64412479744) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_21             INT64_C(53100310784) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_21             INT64_C(50715717888) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_21_FORWARD   INT64_C(51790573824) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_21_BACKWARD  INT64_C(51790573824) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_22               INT64_C(64479588608) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_22             INT64_C(54175166720) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_22             INT64_C(51790573824) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_22_FORWARD   INT64_C(52865429760) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_22_BACKWARD  INT64_C(52865429760) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_23               INT64_C(64546697472) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_23             INT64_C(55250022656) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_23             INT64_C(52865429760) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_23_FORWARD   INT64_C(53940285696) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_23_BACKWARD  INT64_C(53940285696) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_24               INT64_C(64613806336) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_24             INT64_C(56324878592) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_24             INT64_C(53940285696) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_24_FORWARD   INT64_C(55015141632) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_24_BACKWARD  INT64_C(55015141632) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_25               INT64_C(64680915200) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_25             INT64_C(57399734528) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_25             INT64_C(55015141632) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_25_FORWARD   INT64_C(56089997568) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_25_BACKWARD  INT64_C(56089997568) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_26               INT64_C(64748024064) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_26             INT64_C(58474590464) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_26             INT64_C(56089997568) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_26_FORWARD   INT64_C(57164853504) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_26_BACKWARD  INT64_C(57164853504) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_27               INT64_C(64815132928) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_27             INT64_C(59549446400) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_27             INT64_C(57164853504) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_27_FORWARD   INT64_C(58239709440) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_27_BACKWARD  INT64_C(58239709440) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_28               INT64_C(64882241792) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_28             INT64_C(60624302336) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_28             INT64_C(58239709440) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_28_FORWARD   INT64_C(59314565376) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_28_BACKWARD  INT64_C(59314565376) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_29               INT64_C(64949350656) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_29             INT64_C(61699158272) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_29             INT64_C(59314565376) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_29_FORWARD   INT64_C(60389421312) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_29_BACKWARD  INT64_C(60389421312) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_30               INT64_C(65016459520) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_30             INT64_C(62774014208) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_30             INT64_C(60389421312) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_30_FORWARD   INT64_C(61464277248) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_30_BACKWARD  INT64_C(61464277248) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_31               INT64_C(65083568384) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_31             INT64_C(65150677248) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_31             INT64_C(61464277248) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_31_FORWARD   INT64_C(62539133184) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_31_BACKWARD  INT64_C(62539133184) /* 234881024 bytes                   224.00 MiB */
+#define SAVED_HEAD                  INT64_C(62868943104) /* 67141632 bytes                     64.03 MiB */
+#define SCRATCH_HEAD_BACKWARD       INT64_C(62539133184) /* 329809920 bytes                   314.53 MiB */
+#define SCRATCH_HEAD_EVALUATE       INT64_C(28143743232) /* 262701056 bytes                   250.53 MiB */
+#define LOGITS                      INT64_C(28406444288) /* [128256] bf16                     250.50 KiB */
 
 extern const RtParam trainer_params[N_PARAMS];
 extern const RtSegment trainer_segments[N_SEGMENTS];
