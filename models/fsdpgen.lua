@@ -1037,6 +1037,17 @@
 ---@field memory? string budget of each rank, of which 128 MiB are for code and libraries; the plan must fit. Units are B, KiB, MiB, GiB, TiB, KB, MB, GB, TB
 ---@field comm_thread? boolean run gathers and reductions on a thread of their own beside the computation; for ranks with a core to spare
 
+---@class (exact) fsdpgen.cuda.attention_choices.sites
+---@field site string the shape; one that the model does not have is an error
+---@field kernels "generated"|"cudnn" which kernels run it, forward and backward
+
+---@class (exact) fsdpgen.cuda.attention_choices
+---@field gpu string the GPU that was measured
+---@field arch string its architecture, which must be that of `arch`
+---@field cudnn integer version of cuDNN
+---@field cuda integer version of the CUDA runtime
+---@field sites fsdpgen.cuda.attention_choices.sites[] a choice for each shape of attention
+
 ---@class (exact) fsdpgen.cuda.rates.cudnn
 ---@field attention? number TFLOP/s of the forward
 ---@field attention_bwd? number TFLOP/s of attention's backward
@@ -1069,7 +1080,8 @@
 ---@field arch? ("sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a")[]|"sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a" architectures whose kernels the trainer carries
 ---@field memory? string usable memory of an idle GPU; the plan must fit
 ---@field reserve? string part of `memory` that is left to the CUDA context, cuBLAS and NCCL
----@field attention? "generated"|"cudnn"|"auto" kernels of attention: generated ones, or cuDNN's (bf16 or f16 on sm_90 and sm_90a, without `documents`); `"auto"` takes cuDNN's where they can run and heads are wider than 64, decided from the description alone: they were faster with heads of 128 and slower with heads of 64
+---@field attention? "generated"|"cudnn"|"auto"|"tune" kernels of attention: generated ones, or cuDNN's (bf16 or f16 on sm_90 and sm_90a, without `documents`); `"auto"` takes cuDNN's where they can run and `attention_choices` says so; of sites that it does not name, where heads are wider than 64: they were faster with heads of 128 and slower with heads of 64. `"tune"` is `"auto"` in a trainer that also has the other kernels, for `--tune-kernels`
+---@field attention_choices? fsdpgen.cuda.attention_choices with `attention = "auto"`: which kernels were faster, as `trainer --tune-kernels` writes it to `attention.lua`
 ---@field rates? fsdpgen.cuda.rates rates that predict the time of a step
 ---@field node? "hgx-a100"|"hgx-h100"|"hgx-h200"|"hgx-b200"|"gb200-nvl72"|"aws-p4d"|"aws-p5"|"aws-p5e"|"pcie" datasheet of the nodes (`gen/lua/machines.lua`), which predicts times; by default the first node with this GPU
 ---@field fabric? "rail"|"flat"|"tapered"|"roce-pods" datasheet of the network between nodes; by default the node's

@@ -208,6 +208,15 @@ typedef struct RtTimed {
     void (*run)(Rt *rt, char *at); /* of a kernel: operands begin at `at` */
 } RtTimed;
 
+/* An op that a library's kernel or a generated one can run: what --tune-kernels compares. */
+typedef struct RtSite {
+    const char *site;        /* what the choice depends on; NULL: after the last */
+    const char *op;
+    void (*library)(Rt *rt, char *at), (*generated)(Rt *rt, char *at);
+    int64_t bytes;           /* space that a call takes */
+    int64_t out, out_bytes;  /* where its results begin; the last of them, before the workspace */
+} RtSite;
+
 typedef struct RtTrainer {
     const char *name;
     const char *generator;           /* "fsdpgen 0.1.0" */
@@ -277,6 +286,9 @@ typedef struct RtTrainer {
     const char *const *places;       /* names of schedule points: "layers.7 layer_forward" */
     int n_places;
     const RtTimed *timed;            /* what --calibrate measures */
+    const RtSite *sites;             /* what --tune-kernels compares; NULL: nothing */
+    const char *choices;             /* which kernel runs each site, for the platform hash; NULL: no
+                                      * site has two */
     int n_files;                     /* files of weights in a checkpoint; 0: it cannot write any */
     const char *config;              /* config.json of the model; NULL: Hugging Face has none */
     const char *numerics;            /* the parts of the numerics hash, a field per line */

@@ -61,6 +61,13 @@ typedef enum { CONFIG_CHECKED, CONFIG_UNCHECKED, CONFIG_NONE } ConfigUse;
  * features, then tokens. */
 typedef enum { PARTS_TENSOR, PARTS_CONTEXT, N_PARTS_AXES } PartsAxis;
 
+/* Which kernel runs a site, as measured (target.attention_choices). */
+typedef struct KernelChoice {
+    const char *path;            /* "target.attention_choices.sites[1]", for messages */
+    const char *site;            /* the text of the op's rule */
+    bool by_library;
+} KernelChoice;
+
 typedef struct Model {
     const char *name;
     const char *file;            /* as given on the command line; outputs show its base name only */
@@ -125,6 +132,9 @@ typedef struct Model {
     bool jit;                           /* the trainer compiles kernels at start, for its device */
     const KernelLibrary *kernel_library; /* whose kernels some ops may use; or NULL */
     bool library_where_able;            /* the target's own kernels run what the library cannot */
+    bool library_measured;              /* trainers have both kernels of each site, to be measured */
+    int n_kernel_choices;
+    KernelChoice *kernel_choices;       /* each of another site */
     Rates rates;                        /* assumed for estimates */
     Network net;
     double peak_tflops;                 /* peak of a rank's device; 0: unknown */

@@ -114,13 +114,37 @@ static void not_found(lua_State *L, Gen *g, const char *name)
                near ? near : "", near ? "`?" : "");
 }
 
+/* Is the value on top of the stack texts, numbers and plain tables of these? */
+static bool is_data(Gen *g, int depth)
+{
+    lua_State *L = g->L;
+
+    if (lua_type(L, -1) != LUA_TTABLE)
+        return lua_isstring(L, -1) || lua_isboolean(L, -1);
+    if (record_tag(g, -1) || depth == 8)
+        return false;
+    luaL_checkstack(L, 3, "a module's value");
+    lua_pushnil(L);
+    while (lua_next(L, -2)) {
+        const bool data = is_data(g, depth + 1);
+
+        lua_pop(L, data ? 1 : 2);
+        if (!data)
+            return false;
+    }
+    return true;
+}
+
 /* Does the emitted description need this file's folder? Not for one that fsdpgen has with
- * the same bytes, and not for a trainer, whose fields are all written out. */
+ * the same bytes, and not for a trainer or mere data, which are all written out: a module
+ * that reads data is a file of its own. */
 static bool is_outside(Gen *g, const Found *f, const Tag *value)
 {
     const Embedded *own = embed_find(gen_printf(g, "models/%s", f->path));
 
     if (value && value->tag == TAG_RECORD && value->kind == &g->loader->trainer_kind)
+        return false;
+    if (is_data(g, 0))
         return false;
     return !own || own->bytes != f->bytes || memcmp(own->data, f->text, f->bytes) != 0;
 }

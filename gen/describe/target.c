@@ -43,6 +43,8 @@ static const KernelLibrary cudnn = {
     .workspace = "workspace_cudnn",
     .check = "check_cudnn",
     .slow = "slow_cudnn",
+    .site = "site_cudnn",
+    .choices = "target.attention_choices",
 };
 
 typedef struct Lack {
@@ -74,8 +76,68 @@ static void check_cudnn(Check *c, const char *arch)
 {
     const Lack lack = cudnn_lacks(c, arch);
 
-    if (lack.problem && !strcmp(value_str(c, "target.attention"), "cudnn"))
+    const char *by = value_str(c, "target.attention");
+
+    if (lack.problem && (!strcmp(by, "cudnn") || !strcmp(by, "tune")))
         COMPLAIN(c, "target.attention", lack.help, "target.attention: %s", lack.problem);
+}
+
+static const char *site_path(Check *c, int i)
+{
+    return gen_printf(c->g, "%s.sites[%d]", cudnn.choices, i + 1);
+}
+
+static const char *site_at(Check *c, int i)
+{
+    return value_str(c, gen_printf(c->g, "%s.site", site_path(c, i)));
+}
+
+static int count_choices(Check *c)
+{
+    const bool given =
+        value_push(c, gen_printf(c->g, "%s.sites", cudnn.choices)) == LUA_TTABLE;
+    const int n = given ? (int)lua_rawlen(c->L, -1) : 0;
+
+    lua_pop(c->L, 1);
+    return n;
+}
+
+/* An architecture's features ("sm_90a") are those of kernels, not of GPUs. */
+static bool same_arch(const char *a, const char *b)
+{
+    return atoi(a + strlen("sm_")) == atoi(b + strlen("sm_"));
+}
+
+static void check_choices_arch(Check *c, const char *arch)
+{
+    const char *measured = value_str(c, "target.attention_choices.arch");
+
+    if (*measured && !same_arch(measured, arch))
+        COMPLAIN(c, "target.attention_choices.arch",
+                 "measure on such a GPU (trainer --tune-kernels), or leave "
+                 "attention_choices out",
+                 "target.attention_choices: measured on %s (%s), and target.arch has %s",
+                 value_str(c, "target.attention_choices.gpu"), measured, arch);
+}
+
+/* Measured choices: for a description that leaves some to choose, each site once. */
+static void check_choices(Check *c)
+{
+    const char *by = value_str(c, "target.attention");
+    const bool given = value_push(c, cudnn.choices) == LUA_TTABLE;
+    const int n = count_choices(c);
+
+    lua_pop(c->L, 1);
+    if (given && (!strcmp(by, "generated") || !strcmp(by, "cudnn")))
+        COMPLAIN(c, cudnn.choices, "write attention = \"auto\", or leave them out",
+                 "target.attention_choices: target.attention = \"%s\" leaves no choice",
+                 by);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++)
+            if (*site_at(c, i) && !strcmp(site_at(c, i), site_at(c, k)))
+                COMPLAIN(c, site_path(c, i), "remove one",
+                         "target.attention_choices: the site \"%s\" is there twice",
+                         site_at(c, i));
 }
 
 static bool asks_fp8(Check *c)
@@ -131,12 +193,14 @@ static void check_cuda(Check *c)
             COMPLAIN(c, "target.arch", "leave it out", "target.arch: the list is empty");
     }
     check_cudnn(c, NULL);
+    check_choices(c);
     for (int i = 0; i < n && i < 16; i++) {
         lua_rawgeti(c->L, -1, i + 1);
         seen[i] = lua_tostring(c->L, -1);
         lua_pop(c->L, 1);
         if (seen[i]) {
             check_cudnn(c, seen[i]);
+            check_choices_arch(c, seen[i]);
             check_fp8(c, seen[i]);
         }
         for (int k = 0; k < i; k++)
@@ -172,11 +236,26 @@ static void fill_cuda_rates(Check *c, Rates *r)
     value_int(c, "target.rates.sms", &r->processors);
 }
 
-/* "auto": of a description that lacks nothing, each op's rule says more (infer.c). */
+static void fill_choices(Check *c, Model *m)
+{
+    m->n_kernel_choices = count_choices(c);
+    m->kernel_choices =
+        gen_alloc(c->g, sizeof *m->kernel_choices * (size_t)(m->n_kernel_choices + 1));
+    for (int i = 0; i < m->n_kernel_choices; i++) {
+        const char *path = site_path(c, i);
+        const char *by = value_str(c, gen_printf(c->g, "%s.kernels", path));
+
+        m->kernel_choices[i] = (KernelChoice){path, gen_strdup(c->g, site_at(c, i)),
+                                              !strcmp(by, cudnn.folder)};
+    }
+}
+
+/* "auto" and "tune": of a description that lacks nothing, measured choices and each op's
+ * rule say more (infer_library.c). */
 static void fill_kernel_library(Check *c, Model *m)
 {
     const char *by = value_str(c, "target.attention");
-    const bool choose = !strcmp(by, "auto");
+    const bool tune = !strcmp(by, "tune"), choose = tune || !strcmp(by, "auto");
     Lack lack = {0};
 
     if (choose)
@@ -187,6 +266,8 @@ static void fill_kernel_library(Check *c, Model *m)
         diag_add(c->g, DIAG_NOTE, place_of(c->g, "target.attention"), NULL,
                  "target.attention: generated kernels run all of it: %s", lack.problem);
     m->library_where_able = choose;
+    m->library_measured = tune;
+    fill_choices(c, m);
     m->kernel_library = !strcmp(by, "cudnn") || (choose && !lack.problem) ? &cudnn : NULL;
 }
 

@@ -23,6 +23,8 @@ typedef struct KernelLibrary {
     const char *workspace; /* the name of that kernel's scratch in an op's rule */
     const char *check;     /* and of the function that says what the kernel cannot do */
     const char *slow;      /* and of that which says why "auto" prefers the target's own kernel */
+    const char *site;      /* and of that whose text names what a measured choice depends on */
+    const char *choices;   /* the description's field with measured choices */
 } KernelLibrary;
 
 typedef struct Target {

@@ -77,6 +77,8 @@ void emit_macros(Gen *g); /* emit_macros.c: fills the macros of what the plan na
 void emit_kernel(Emit *e, const OpRule *rule, const Node *node, int list, int prepared);
 void emit_operands(Emit *e, const Node *n);
 void emit_timed(Emit *e, const KernelList *kernels); /* emit_calibrate.c: for calibrate.c */
+/* others: the kernels that were not chosen, in the order of those that were. */
+void emit_sites(Emit *e, const KernelList *kernels, const KernelList *others);
 /* emit_optimizer.c */
 void emit_optimizer_kernels(Emit *e, int list, int prepared);
 void emit_optimizer_names(Emit *e); /* for kernels.c and kernels.h */

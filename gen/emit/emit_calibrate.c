@@ -3,8 +3,10 @@
  * calls, with their costs (ops/node_cost.c). Out: the fields of calibrate.c: `products`,
  * each form and shape once, and `timed`, the other kernels with the arguments of a call
  * alone. A kernel is of the class by which plan prices it; a copy is measured by the
- * runtime. */
+ * runtime. And what `trainer --tune-kernels` compares: `sites`, calls of both kernels,
+ * and `kernel_choices`, which of them steps call. */
 #include "emit/emit.h"
+#include "graph/graph.h"
 #include "ops/ops.h"
 #include "plan/plan.h"
 
@@ -148,6 +150,47 @@ static void push_kernel(Emit *e, const Node *n)
     emit_int(e->L, "traffic", n->cost.traffic_bytes);
     emit_int(e->L, "bytes", bytes);
     emit_int(e->L, "out", out);
+}
+
+/* Field `key`: a call of the kernel. Returns the bytes it takes without a workspace. */
+static int64_t push_side(Emit *e, const Node *n, const char *key, int64_t *out,
+                         int64_t *bytes)
+{
+    int64_t all;
+
+    lua_newtable(e->L);
+    emit_str(e->L, "fn", n->kernel);
+    lua_newtable(e->L);
+    all = push_args(e, n, out);
+    lua_setfield(e->L, -2, "args");
+    lua_setfield(e->L, -2, key);
+    *bytes = all > *bytes ? all : *bytes;
+    return all - aligned(n->workspace_bytes);
+}
+
+void emit_sites(Emit *e, const KernelList *kernels, const KernelList *others)
+{
+    lua_Integer count = 0;
+
+    lua_newtable(e->L);
+    for (int i = 0; i < kernels->count && count < others->count; i++) {
+        const Node *n = kernels->items[i], *other = others->items[count];
+        int64_t out = 0, bytes = 0, end;
+
+        if (n->op != other->op || n->out[0] != other->out[0])
+            continue;
+        lua_newtable(e->L);
+        emit_str(e->L, "site", n->site);
+        emit_str(e->L, "op", n->op->name);
+        push_side(e, n->library ? n : other, "library", &out, &bytes);
+        end = push_side(e, n->library ? other : n, "own", &out, &bytes);
+        emit_int(e->L, "bytes", bytes);
+        emit_int(e->L, "out", out);
+        emit_int(e->L, "out_bytes", end - out);
+        lua_rawseti(e->L, -2, ++count);
+    }
+    lua_setfield(e->L, -2, "sites");
+    emit_str(e->L, "kernel_choices", kernel_library_choices(e->g));
 }
 
 void emit_timed(Emit *e, const KernelList *kernels)

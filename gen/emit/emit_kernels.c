@@ -137,6 +137,29 @@ void emit_kernel(Emit *e, const OpRule *rule, const Node *node, int list, int pr
     lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
 }
 
+/* target.attention = "tune": of each kernel that a library or the target itself could
+ * run, the one not chosen. No step calls it. */
+static void collect_others(Emit *e, const KernelList *kernels, KernelList *others)
+{
+    Gen *g = e->g;
+
+    for (int i = 0; i < kernels->count && g->model.library_measured; i++) {
+        const Node *n = kernels->items[i];
+        Node *other;
+
+        if (!n->site)
+            continue;
+        other = gen_alloc(g, sizeof *other);
+        *other = *n;
+        other->library = n->library ? NULL : g->model.kernel_library;
+        other->workspace_bytes = n->other_workspace_bytes;
+        other->other_workspace_bytes = n->workspace_bytes;
+        other->kernel = gen_printf(g, "%s_%s", n->kernel,
+                                   other->library ? other->library->folder : "generated");
+        *gen_push(g, others) = other;
+    }
+}
+
 /* Can some choice of recompute call the kernel from the schedule? */
 static bool runs_again(Gen *g, const char *kernel)
 {
@@ -155,14 +178,17 @@ static bool runs_again(Gen *g, const char *kernel)
 static void push_kernels(Emit *e, const KernelList *kernels)
 {
     lua_State *L = e->L;
+    KernelList others = {0};
     int list, prepared;
 
+    collect_others(e, kernels, &others);
     lua_newtable(L);
     list = lua_gettop(L);
     lua_newtable(L);
     prepared = lua_gettop(L);
-    for (int i = 0; i < kernels->count; i++) {
-        const Node *n = kernels->items[i];
+    for (int i = 0; i < kernels->count + others.count; i++) {
+        const Node *n =
+            i < kernels->count ? kernels->items[i] : others.items[i - kernels->count];
         bool again = runs_again(e->g, n->kernel);
         lua_Integer before = (lua_Integer)lua_rawlen(L, list);
 
@@ -180,6 +206,7 @@ static void push_kernels(Emit *e, const KernelList *kernels)
     lua_setfield(L, -3, "prepared");
     lua_setfield(L, -2, "kernels");
     emit_timed(e, kernels);
+    emit_sites(e, kernels, &others);
 }
 
 void emit_kernels(Emit *e, KernelList *kernels)

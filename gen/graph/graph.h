@@ -144,8 +144,10 @@ void evaluate_class(Gen *g, Class *c);
 /* kernel_library.c */
 /* Reports what the library's kernels cannot do: as errors, or notes if others do it. */
 void kernel_library_check(Gen *g);
-/* The library that runs some node; NULL: none. */
+/* The library that runs some node, or is to be measured; NULL: none. */
 const KernelLibrary *kernel_library_used(const Gen *g);
+/* "SITE: cuDNN; SITE: generated": each site once, in the order of the model; NULL: none. */
+const char *kernel_library_choices(Gen *g);
 
 /* ---- optimizer.c ----------------------------------------------------------------- */
 

@@ -99,8 +99,10 @@ struct Node {
                               * use of the parameter) */
     double flops;            /* from the rule, for this shape */
     NodeCost cost;           /* of nodes in spans */
-    const KernelLibrary *library; /* whose kernel runs it; NULL: the target's own (infer.c) */
+    const KernelLibrary *library; /* whose kernel runs it; NULL: the target's own (infer_library.c) */
+    const char *site;        /* what the choice depends on, if there is one; or NULL */
     int64_t workspace_bytes;
+    int64_t other_workspace_bytes; /* of the kernel not chosen, where both are measured */
     int64_t workspace_offset_bytes; /* in the scratch slab (span.c) */
     const char *kernel;      /* C name of the emitted kernel; equal for equal (op, shape, attrs) */
     /* fuse.c: the nodes that a fused node replaced, for checks and dumps */

@@ -4,7 +4,8 @@
  * (infer). Out: the unchanged graph, so the numerics are the same; and one message for
  * each op that these kernels cannot run (by its rule's check, under the library's name):
  * an error, or a note if the target's own kernels run it, as they do where they are
- * faster. Breaks: nothing. */
+ * faster; errors for measured choices of sites that the model does not have. Breaks:
+ * nothing. */
 #include "graph/builder.h"
 
 #include <string.h>
@@ -21,7 +22,8 @@ static int ask(lua_State *L)
     LibraryCheck *x = lua_touserdata(L, 1);
 
     x->problem = infer_library_problem(x->g, x->node);
-    if (!x->problem && x->g->model.library_where_able)
+    if (!x->problem && x->g->model.library_where_able &&
+        !infer_library_choice(x->g, x->node))
         x->slow = infer_library_slow(x->g, x->node);
     return 0;
 }
@@ -72,6 +74,46 @@ static void check_site(Gen *g, const Node *n, Pos where)
     }
 }
 
+/* A node of the site, the first one in the order of the model; NULL: none. */
+static const Node *find_site(const Gen *g, const char *site)
+{
+    for (int i = 0; i < g->classes.count; i++) {
+        const Class *c = g->classes.items[i];
+
+        for (int k = 0; k < c->nodes.count; k++) {
+            const Node *n = c->nodes.items[k];
+
+            if (n->site && (!site || !strcmp(n->site, site)))
+                return n;
+        }
+    }
+    return NULL;
+}
+
+/* Choices that were measured in another model are mistakes: this one's would be ignored.
+ */
+static void check_sites(Gen *g)
+{
+    const Model *m = &g->model;
+    const Node *any = find_site(g, NULL);
+
+    for (int i = 0; i < m->n_kernel_choices; i++) {
+        const KernelChoice *c = &m->kernel_choices[i];
+
+        if (!find_site(g, c->site))
+            diag_add(g, DIAG_ERROR, model_pos(g, gen_printf(g, "%s.site", c->path)),
+                     any ? gen_printf(g, "measure this model; one of its sites is \"%s\"",
+                                      any->site)
+                         : "leave it out",
+                     "%s: the model has no site \"%s\"", m->kernel_library->choices,
+                     c->site);
+    }
+    if (m->library_measured && !any)
+        diag_add(g, DIAG_ERROR, model_pos(g, m->kernel_library->field), "leave it out",
+                 "%s: %s can run no op of the model, so there is nothing to measure",
+                 m->kernel_library->field, m->kernel_library->name);
+}
+
 void kernel_library_check(Gen *g)
 {
     const KernelLibrary *library = g->model.kernel_library;
@@ -101,6 +143,7 @@ void kernel_library_check(Gen *g)
         diag_add(g, DIAG_ERROR, where, "leave it out",
                  "%s: %s has no kernel for any op of the model", library->field,
                  library->name);
+    check_sites(g);
 }
 
 const KernelLibrary *kernel_library_used(const Gen *g)
@@ -112,5 +155,26 @@ const KernelLibrary *kernel_library_used(const Gen *g)
             if (c->nodes.items[k]->library)
                 return c->nodes.items[k]->library;
     }
-    return NULL;
+    return g->model.library_measured ? g->model.kernel_library : NULL;
+}
+
+const char *kernel_library_choices(Gen *g)
+{
+    const char *text = NULL;
+
+    for (int i = 0; i < g->classes.count; i++) {
+        const Class *c = g->classes.items[i];
+
+        for (int k = 0; k < c->nodes.count; k++) {
+            const Node *n = c->nodes.items[k];
+            const char *by;
+
+            if (!n->site || find_site(g, n->site) != n)
+                continue;
+            by = gen_printf(g, "%s: %s", n->site,
+                            n->library ? n->library->name : "generated");
+            text = text ? gen_printf(g, "%s; %s", text, by) : by;
+        }
+    }
+    return text;
 }

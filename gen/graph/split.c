@@ -320,7 +320,9 @@ static void split_node(Split *x, Node *n, const Choice *choice, const Node *part
     n->attrs = part->attrs;
     n->flops = part->flops;
     n->library = part->library;
+    n->site = part->site;
     n->workspace_bytes = part->workspace_bytes;
+    n->other_workspace_bytes = part->other_workspace_bytes;
     *gen_push(x->g, &x->order) = n;
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k]->loc == LOC_GRAD)

@@ -367,12 +367,34 @@ local constructors = {
           doc = "usable memory of an idle GPU; the plan must fit" },
         { "reserve", "string", size = true, default = "4GiB",
           doc = "part of `memory` that is left to the CUDA context, cuBLAS and NCCL" },
-        { "attention", "string", values = { "generated", "cudnn", "auto" },
+        { "attention", "string", values = { "generated", "cudnn", "auto", "tune" },
           default = "generated",
           doc = "kernels of attention: generated ones, or cuDNN's (bf16 or f16 on sm_90 and "
-              .. "sm_90a, without `documents`); `\"auto\"` takes cuDNN's where they can run and heads are "
-              .. "wider than 64, decided from the description alone: they were faster with heads of 128 and "
-              .. "slower with heads of 64" },
+              .. "sm_90a, without `documents`); `\"auto\"` takes cuDNN's where they can run and "
+              .. "`attention_choices` says so; of sites that it does not name, where heads are wider than 64: they "
+              .. "were faster with heads of 128 and slower with heads of 64. `\"tune\"` is `\"auto\"` in a trainer "
+              .. "that also has the other kernels, for `--tune-kernels`" },
+        { "attention_choices", "table", optional = true, of_gpu = true,
+          example = "require \"attention\"",
+          doc = "with `attention = \"auto\"`: which kernels were faster, as `trainer --tune-kernels` writes it to "
+              .. "`attention.lua`",
+          fields = {
+              { "gpu", "string", max_bytes = 128, example = '"NVIDIA H200"',
+                doc = "the GPU that was measured" },
+              { "arch", "string", pattern = "^sm_%d+a?$", pattern_doc = "`sm_` and a number",
+                example = '"sm_90"', doc = "its architecture, which must be that of `arch`" },
+              { "cudnn", "int", min = 1, max = 1 << 31, example = "91501", doc = "version of cuDNN" },
+              { "cuda", "int", min = 1, max = 1 << 31, example = "13000", doc = "version of the CUDA runtime" },
+              { "sites", "list", example = '{ { site = "...", kernels = "cudnn" } }',
+                doc = "a choice for each shape of attention",
+                item = { "site", "table", fields = {
+                    { "site", "string", max_bytes = 256,
+                      example = '"causal over 4096 tokens, 32 heads of 8, 128 wide, bf16"',
+                      doc = "the shape; one that the model does not have is an error" },
+                    { "kernels", "string", values = { "generated", "cudnn" }, example = '"cudnn"',
+                      doc = "which kernels run it, forward and backward" },
+                } } },
+          } },
         { "rates", "table", fills = true, of_gpu = true,
           default = function(t)
               local r, own = gpu_of(t).rates, t.attention ~= "cudnn"
@@ -380,7 +402,7 @@ local constructors = {
                   tflops = r[1], memory = r[2], link = r[3], peak = r[4],
                   attention = own and r[5] or cudnn_rates.attention,
                   attention_bwd = own and r[6] or cudnn_rates.attention_bwd,
-                  cudnn = t.attention == "auto" and cudnn_rates or nil,
+                  cudnn = (t.attention == "auto" or t.attention == "tune") and cudnn_rates or nil,
                   norm = share_of(r[2], 0.8), sms = r[7],
               }
           end,

@@ -60,6 +60,9 @@
 --                                                      launches, cannot do
 --     slow_cudnn = function(n) return reason end,      why "auto" prefers the generated kernel, where
 --                                                      cuDNN's can run; of all ops that share a site
+--     site_cudnn = function(n) return text end,        what a measured choice between the two depends
+--                                                      on: no mesh, schedule or number of sequences;
+--                                                      the same text of all ops that share a site
 --     flops     = function(n) ... end,  bytes = function(n) ... end,   knows n.elem_bytes, too
 --     cost      = "copy",          the kernel's class of rates: attention, attention_bwd, norm,
 --                                  elementwise, copy. Default: norm if an axis is a
@@ -114,8 +117,8 @@ local keys = {
   evaluates = "string", scaled = "boolean", same_bits = "boolean", inputs = "table", attrs = "table",
   outputs = "table", axes = "table", cuts = "table", in_parts = "table", check = "function",
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
-  check_cuda = "function", check_cudnn = "function", slow_cudnn = "function", flops = "function",
-  bytes = "function", bytes_cuda = "function", cost = "string", products = "function",
+  check_cuda = "function", check_cudnn = "function", slow_cudnn = "function", site_cudnn = "function",
+  flops = "function", bytes = "function", bytes_cuda = "function", cost = "string", products = "function",
   products_cuda = "function",
   backward = "function", expands = "function", fp8 = "function", encoded = "function",
   scale_of = "table", reference = "function", cases = "function", variants = "table", rounds_inside = "string",

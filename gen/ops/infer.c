@@ -435,21 +435,8 @@ static void set_sizes(Infer *in, const Node *node)
     lua_setfield(in->L, in->n_index, "grad_bytes");
 }
 
-/* Asks the rule, if the target's own kernel may run it instead. */
-static const KernelLibrary *library_of(Infer *in, const Node *node)
+static int64_t workspace_of(Infer *in, const Node *node, const KernelLibrary *library)
 {
-    const KernelLibrary *library = ops_kernel_library(in->g, node->op);
-
-    if (!library || !in->g->model.library_where_able)
-        return library;
-    if (infer_library_problem(in->g, node) || infer_library_slow(in->g, node))
-        return NULL;
-    return library;
-}
-
-static int64_t workspace_of(Infer *in, const Node *node)
-{
-    const KernelLibrary *library = node->library;
     const char *own = library ? library->workspace : in->g->model.target->workspace;
     const char *key = rule_has(in, node->op, own)                 ? own
                       : !library && node->op->info->has_workspace ? "workspace"
@@ -496,6 +483,7 @@ void infer_node(Gen *g, Node *node)
     lua_State *L = g->L;
     const OpInfo *info = node->op->info;
     int top = lua_gettop(L);
+    bool both;
 
     infer_begin(&in, g, node);
     if (info->has_check)
@@ -503,10 +491,14 @@ void infer_node(Gen *g, Node *node)
     for (int i = 0; i < node->op->n_out; i++)
         infer_output(&in, i);
     node->flops = info->has_flops ? number_of(&in, "flops") : 0;
-    node->library = library_of(&in, node);
-    if (!node->library)
+    infer_library(g, node);
+    both = node->site && g->model.library_measured;
+    if (!node->library || both)
         check_target(&in);
-    node->workspace_bytes = workspace_of(&in, node);
+    node->workspace_bytes = workspace_of(&in, node, node->library);
+    if (both)
+        node->other_workspace_bytes = workspace_of(
+            &in, node, node->library ? NULL : ops_kernel_library(g, node->op));
     lua_settop(L, top);
 }
 
@@ -515,33 +507,6 @@ void infer_push_n(Gen *g, const Node *node)
     Infer in;
 
     infer_begin(&in, g, node);
-}
-
-/* What the rule's function `key` says of the node; NULL: nothing. */
-static const char *rule_says(Gen *g, const Node *node, const char *key)
-{
-    const char *text = NULL;
-    lua_State *L = g->L;
-    int top = lua_gettop(L);
-
-    ops_push_function(L, node->op, key);
-    if (!lua_isnil(L, -1)) {
-        infer_push_n(g, node);
-        lua_call(L, 1, 1);
-        text = lua_isstring(L, -1) ? gen_strdup(g, lua_tostring(L, -1)) : NULL;
-    }
-    lua_settop(L, top);
-    return text;
-}
-
-const char *infer_library_problem(Gen *g, const Node *node)
-{
-    return rule_says(g, node, ops_kernel_library(g, node->op)->check);
-}
-
-const char *infer_library_slow(Gen *g, const Node *node)
-{
-    return rule_says(g, node, ops_kernel_library(g, node->op)->slow);
 }
 
 int64_t infer_bytes(Gen *g, const Node *node, const char *key)

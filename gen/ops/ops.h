@@ -196,11 +196,15 @@ bool dims_eval(const char *token, size_t bytes, const Syms *s, int64_t *value);
 /* From node->op, in and attrs: shapes and dtypes of node->out (allocated if NULL), flops,
  * library, workspace_bytes. Raises a Lua error that starts with the op's name. Needs a protected call. */
 void infer_node(Gen *g, Node *node);
+/* infer_library.c: node->library and node->site, in infer_node. */
+void infer_library(Gen *g, Node *node);
 /* What the library's kernel cannot do of the node, by the rule; NULL: nothing. The op has such a
  * kernel. Needs a protected call. */
 const char *infer_library_problem(Gen *g, const Node *node);
 /* Why the target's own kernel is preferred, though the library's may run the node; NULL: it is not. */
 const char *infer_library_slow(Gen *g, const Node *node);
+/* The description's measured choice for the node's site; NULL: none. */
+const KernelChoice *infer_library_choice(const Gen *g, const Node *node);
 /* Pushes n: dims and attributes by name, the argument of the rule's functions. */
 void infer_push_n(Gen *g, const Node *node);
 /* infer_number.c: what the rule's function `key` counts, of n at that place of the stack. */

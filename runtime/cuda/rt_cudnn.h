@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_cudnn.h: attention in the form of cuDNN: what rt_cudnn.c, which runs it, shares with
- * rt_cudnn_graph.c, which describes it, and rt_cudnn_steady.c, which checks its bits. */
+ * rt_cudnn_graph.c, which describes it, and rt_cudnn_steady.c and rt_cudnn_choose.c, which check its
+ * bits. */
 #ifndef RT_CUDNN_H
 #define RT_CUDNN_H
 
@@ -49,6 +50,15 @@ enum { RT_DNN_TEXT = 128 };
 const char *rt_cudnn_text(const RtAttention *a, char text[RT_DNN_TEXT]);
 const RtAttention *rt_cudnn_attention(int i); /* that has a plan; NULL: no more */
 void rt_cudnn_steady(Rt *rt);
+void rt_cudnn_choose(Rt *rt); /* rt_cudnn_choose.c */
+
+/* What the two share: memory of the GPU; numbers from -1 to 1 in it, again and again; a hash of it,
+ * continued; the median, in microseconds. */
+enum { RT_DNN_RUNS = 9 };
+char *rt_dnn_allocate(const Rt *rt, int64_t bytes);
+void rt_dnn_fill(Rt *rt, char *at, int64_t bytes, RtDtype dtype, uint64_t seed);
+uint64_t rt_dnn_bits(Rt *rt, char *at, int64_t bytes, uint64_t hash);
+float rt_dnn_median(float *ms, int n);
 
 /* Bytes of delta, a float per query: the start of the backward's workspace. */
 static inline int64_t rt_dnn_delta_bytes(const RtAttention *a)

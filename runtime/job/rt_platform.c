@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_platform.c: what can change bits between machines, and the free memory of this one.
  * In: the build's flags, the code that computes (arithmetic.awk), the library of matrix
- * products, this CPU. Out: the platform hash and the text it is made of. Libraries choose
- * kernels by the CPU's model and features, so both are included. */
+ * products, this CPU, which kernels run attention if there is a choice. Out: the platform
+ * hash and the text it is made of. Libraries choose kernels by the CPU's model and
+ * features, so both are included. */
 #include "job/rt_job.h"
 #include "rt_simd.h"
 
@@ -45,9 +46,10 @@ uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes)
     char cpu[96];
     describe_cpu(cpu, sizeof cpu);
     snprintf(text, text_bytes,
-             "compiler %s; flags %s; code %s; vectors of %d bytes; gemm %s; cpu %s",
+             "compiler %s; flags %s; code %s; vectors of %d bytes; gemm %s; cpu %s%s%s",
              __VERSION__, t->build_flags, t->arithmetic, RT_VEC_BYTES, rt_gemm_library(),
-             cpu);
+             cpu, t->choices != NULL ? "; attention " : "",
+             t->choices != NULL ? t->choices : "");
     return rt_hash64(text, strlen(text), 1);
 }
 

@@ -49,3 +49,27 @@ const RtTimed trainer_timed[] = {
 //@ end
     { .name = NULL },
 };
+//@ if #sites > 0 then
+
+${section("both kernels of each attention, for --tune-kernels")}
+
+//@ for _, s in ipairs(sites) do
+//@ for _, k in ipairs { s.library, s.own } do
+static void ${k.fn}_measured(Rt *rt, char *at)
+{
+${call("    " .. k.fn .. "(", k.args, ");")}
+}
+
+//@ end
+//@ end
+const RtSite trainer_sites[] = {
+//@ for _, s in ipairs(sites) do
+    { .site = "${s.site}",
+      .op = "${s.op}",
+      .library = ${s.library.fn}_measured,
+      .generated = ${s.own.fn}_measured,
+      .bytes = INT64_C(${s.bytes}), .out = INT64_C(${s.out}), .out_bytes = INT64_C(${s.out_bytes}) },
+//@ end
+    { .site = NULL },
+};
+//@ end

@@ -27,6 +27,9 @@
 #define trainer_encode   trainer_encode_${identity}   /* step.c */
 //@ end
 #define trainer_timed    trainer_timed_${identity}    /* calibrate.c */
+//@ if #sites > 0 then
+#define trainer_sites    trainer_sites_${identity}
+//@ end
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {
@@ -112,6 +115,9 @@ void trainer_setup(Rt *rt); /* constants of the model; once */
 
 /* calibrate.c */
 extern const RtTimed trainer_timed[]; /* kernels alone, to be measured */
+//@ if #sites > 0 then
+extern const RtSite trainer_sites[]; /* attention by both kernels, likewise */
+//@ end
 
 /* step.c */
 void trainer_step(Rt *rt);  /* one step of the optimizer */

@@ -174,6 +174,12 @@ static const RtTrainer trainer = {
 //@ end
 
     .timed = trainer_timed,
+//@ if #sites > 0 then
+    .sites = trainer_sites,
+//@ end
+//@ if kernel_choices then
+    .choices = ${cstr(kernel_choices)},
+//@ end
 
     .n_files = ${n_files}, /* files of weights in a checkpoint */
 //@ if config_lines then

@@ -131,6 +131,7 @@ cudnn_fault() { # WHAT SED; all with FULL, else a third
 # --tune-kernels runs attention several times: bits that vary, although no note of the library says so, are reported.
 cudnn_steady() { # TRAINER'S FOLDER
     local n
+    local -x CUDASIM_L2=4096 # which the simulator overwrites slowly
     check "cuDNN: --tune-kernels checks its bits" "$1/trainer" --tune-kernels
     for n in "" " backward"; do
         check "cuDNN: the bits of attention$n are checked" grep -Eq \
@@ -143,6 +144,77 @@ cudnn_steady() { # TRAINER'S FOLDER
             <(CUDASIM_UNSTEADY_CUDNN=$n "$1/trainer" --tune-kernels 2>&1)
     done
     rm -f "$1/kernels.wis"
+}
+
+# "tune": a trainer with both kernels of each attention. Its steps are those of "auto"; with times
+# of the simulator, --tune-kernels writes the faster kernels as a file, from which "auto" takes them.
+cudnn_tune() { # TRAINER'S FOLDER
+    CUDASIM_L2=4096 timeout 90 "$1/trainer" --tune-kernels >"$1.tune" 2>&1 ||
+        bad "tune: --tune-kernels does not run" "$1.tune"
+}
+
+# chosen WHAT FILE KERNELS COMMENT: one site, these kernels
+chosen() {
+    check "tune: $1: $3" test "$(grep -c 'site = ' "$2") $(grep -cxF -- \
+        "        { site = \"window of 5 over 13 tokens, 4 heads of 2, 8 wide, bf16\", kernels = \"$3\" }," \
+        "$2") $(grep -cE -- "^        -- cuDNN [0-9.]+ us${4-}, generated [0-9.]+ us$" "$2")" = "1 1 1" ||
+        cat "$2"
+}
+
+# by_choice NAME KERNELS: a trainer of "auto" with the choices of $WORK/tune
+by_choice() {
+    trainer "$WORK/$1" tiny_llama cuda "${cudnn_flags[@]}" --set model.window=5 --path "$WORK/tune" \
+        --set target.attention=auto --set 'target.attention_choices=require "attention"' ||
+        bad "tune: the choices are not read" "$WORK/$1.log"
+    check "tune: $2 kernels by choice" grep -q "^    .choices = \".*: $2\",$" "$WORK/$1/trainer.c"
+    check "tune: the emitted description has the choices" \
+        test "$(grep -c -- '--path' "$WORK/$1/description.lua")" = 0
+}
+
+# numerics, and all that computes, of two folders; hashes that name the description are left out
+same_computation() {
+    local dir
+    for dir in "$@"; do
+        (cd "$dir" && grep '"numerics"' manifest.json &&
+            cat kernels.c kernels.cu kernels.h math.c bind.c step.c tables.c calibrate.c Makefile |
+                sed 's/[0-9a-f]\{16\}//g') >"$dir.text"
+    done
+    cmp "$1.text" "$2.text"
+}
+
+cudnn_choose() { # FOLDERS of the trainers by generated kernels and by cuDNN, of the same description
+    local dir=$WORK/tune file=$WORK/tune/attention.lua generated=$1 cudnn=$2
+    if ! cudnn_trainer "$dir" --set model.window=5 --set target.attention=tune; then
+        bad "tune: does not run" "$dir.log"
+        return
+    fi
+    check "tune: steps have the bits of the kernels that the rule prefers" cmp "$generated.g" "$dir.g"
+    check "tune: the platform's text names them" grep -q \
+        '; attention window of 5 over 13 tokens, 4 heads of 2, 8 wide, bf16: generated)$' "$dir.out"
+    CUDASIM_CUDNN_US=30 CUDASIM_KERNEL_US=100 cudnn_tune "$dir"
+    check "tune: both times of both ops are printed" test "$(grep -cE \
+        '^attention(_bwd)? window of 5 over 13 tokens, 4 heads of 2, 8 wide, bf16: cuDNN [0-9]+ 30.0 us, generated [1-9]00.0 us$' \
+        "$dir.tune")" = 2 || cat "$dir.tune"
+    chosen "a faster cuDNN" "$file" cudnn
+    cp "$file" "$dir.first"
+    CUDASIM_CUDNN_US=30 CUDASIM_KERNEL_US=100 cudnn_tune "$dir"
+    check "tune: the same times make the same file" cmp "$dir.first" "$file"
+    by_choice by_cudnn cuDNN
+    check "tune: the trainer of target.attention=cudnn" same_computation "$cudnn" "$WORK/by_cudnn"
+    CUDASIM_CUDNN_US=300 CUDASIM_KERNEL_US=10 cudnn_tune "$dir"
+    chosen "a slower cuDNN" "$file" generated
+    by_choice by_generated generated
+    check "tune: the trainer of generated kernels" same_computation "$generated" "$WORK/by_generated"
+    cudnn_tune "$dir"
+    chosen "equal times" "$file" generated
+    CUDASIM_CUDNN_US=30 CUDASIM_KERNEL_US=100 CUDASIM_UNSTEADY_CUDNN=9 cudnn_tune "$dir"
+    check "tune: the run with other bits is named" grep -q 'us; its bits were others in run 9$' "$dir.tune"
+    chosen "bits that vary" "$file" generated ", but its bits vary"
+    rm "$file"
+    mkdir "$file"
+    check "tune: a file that cannot be written is reported" grep -q 'attention.lua cannot be written: ' \
+        <(CUDASIM_L2=4096 "$dir/trainer" --tune-kernels 2>&1)
+    rmdir "$file"
 }
 
 cudnn_attention() {
@@ -173,6 +245,7 @@ cudnn_attention() {
         grep -q 'cuDNN [0-9]' <("$dir/trainer" --help | cat; "$dir/trainer" --numerics-hash 2>&1 |
             cat; STEPS=1 timeout 90 "$dir/trainer" --data "$data" --steps 1 --threads 1 --verbose 2>&1)
     cudnn_turn 0 && cudnn_steady "$one"
+    cudnn_turn 1 && cudnn_choose "$WORK/generated" "$one"
     fault "an old cuDNN" 'cuDNN 90100 is too old: attention needs 91501 or later' "$one" CUDASIM_CUDNN=90100
     fault "cuDNN cannot run it" 'cudnnBackendExecute.* on GPU 0.*: an error of the library' "$one" \
         CUDASIM_FAIL=cudnnBackendExecute:3

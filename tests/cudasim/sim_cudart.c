@@ -340,6 +340,7 @@ static SimResult run_kernel(SimOp *op)
     }
     launch.args = args;
     sim_launch(&launch);
+    sim_clock_us += (double)sim_setting("CUDASIM_KERNEL_US", 0);
     return SIM_OP_DONE;
 }
 

@@ -15,6 +15,9 @@
  *
  *   CUDASIM_MEMORY=BYTES: of a device (80 GiB); CUDASIM_L2=BYTES: its cache (50 MiB)
  *
+ *   CUDASIM_KERNEL_US=N, CUDASIM_CUDNN_US=N: what a kernel and a graph of cuDNN take on the
+ * simulated clock (0)
+ *
  *   CUDASIM_ARCH=NN: its architecture (90); CUDASIM_MULTIPROCESSORS=N: how many (132)
  *
  *   CUDASIM_CTAS=FILE: gets what communicators may take (sim_nccl.h)

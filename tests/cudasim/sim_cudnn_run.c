@@ -289,6 +289,7 @@ SimResult sim_dnn_run(SimOp *op)
         give(&r, k);
     if (used > 0) /* holds anything afterwards */
         memset(call->workspace, 0xff, (size_t)used);
+    sim_clock_us += (double)sim_setting("CUDASIM_CUDNN_US", 0);
     return SIM_OP_DONE;
 }
 

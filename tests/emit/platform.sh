@@ -16,7 +16,7 @@ cuda/rt_graph.c cuda/rt_image.c cuda/rt_jit.c cuda/rt_lap.c cuda/rt_memory.c cud
 no_arithmetic="$no_arithmetic rt.h rt_private.h rt_collective.h rt_target.h data/rt_data.h state/rt_map.h state/rt_state.h
 cpu/rt_cpu.h cuda/rt_blas.h cuda/rt_cuda.h cuda/rt_cudnn.h"
 # What they choose is in the platform by its own text; only some meshes have ranks/.
-no_arithmetic="$no_arithmetic cuda/rt_tune.c cuda/rt_wisdom.c cuda/cudnn/rt_cudnn_steady.c cuda/ranks/*.c cuda/ranks/*.h arithmetic.awk"
+no_arithmetic="$no_arithmetic cuda/rt_tune.c cuda/rt_wisdom.c cuda/cudnn/rt_cudnn_steady.c cuda/cudnn/rt_cudnn_choose.c cuda/ranks/*.c cuda/ranks/*.h arithmetic.awk"
 
 computing=$(sed -n '/files\[\]/,/};/p' "$ROOT/gen/base/arithmetic.c" | grep -o '"[^"]*"' | tr -d '"')
 one_side() {

@@ -9,6 +9,15 @@
 -- gen/lua/describe.lua, models/arch/*.lua and the rules of optimizers, so one without a change
 -- here is an error. Fields that are not available yet need none.
 
+-- Measured kernels of attention, of cases whose sets have no blanks.
+local auto = "target=cuda{attention='auto'} dtypes.param=bf16 model.head_dim=16 "
+local function choices(kernels)
+    local site = ("causal over 19 tokens, 3 heads of 3, 16 wide, bf16"):gsub(" ", "\\032")
+    return ("target.attention_choices={gpu='H200',arch='sm_90',cudnn=91501,cuda=13000,"
+        .. "sites={{site='%s',kernels='%s'}}}"):format(site, kernels)
+end
+local measured = auto .. choices("generated")
+
 -- field = { set, ..., base = sets of both trainers, model =, bits = }
 local rows = {
     name = { 'name="other"' },
@@ -176,6 +185,14 @@ local rows = {
                                           base = "target=cuda{}", bits = "any" },
     ["cuda.network.net_step"] = { "target.network={net_step=1}", base = "target=cuda{}", bits = "any" },
     ["cuda.jit"] = { "target.jit=true", base = "target=cuda{}", bits = "any" },
+    ["cuda.attention_choices"] = { choices("cudnn"), base = auto, bits = "any" },
+    ["cuda.attention_choices.gpu"] = { "target.attention_choices.gpu='H100'", base = measured, bits = "any" },
+    ["cuda.attention_choices.arch"] = { "target.attention_choices.arch='sm_90a'", base = measured, bits = "any" },
+    ["cuda.attention_choices.cudnn"] = { "target.attention_choices.cudnn=91600", base = measured, bits = "any" },
+    ["cuda.attention_choices.cuda"] = { "target.attention_choices.cuda=13010", base = measured, bits = "any" },
+    ["cuda.attention_choices.sites"] = { "target.attention_choices.sites={}", base = measured, bits = "any" },
+    ["cuda.attention_choices.sites.site"] = false, -- another one than the model's is an error
+    ["cuda.attention_choices.sites.kernels"] = { choices("cudnn"), base = measured, bits = "any" },
     ["cuda.attention"] = { "target.attention=cudnn", bits = "any",
                            base = "target=cuda{} dtypes.param=bf16 model.head_dim=16" },
     ["cpu.memory"] = { "target.memory='64GiB'", base = "target=cpu{memory='32GiB'}" },

@@ -55,7 +55,7 @@ void rt_cudnn_open(Rt *rt)
     }
     DNN_CALL(rt, cudnnCreate(&handle));
     DNN_CALL(rt, cudnnSetStream(handle, rt_gpu.stream[RT_COMPUTE]));
-    rt_tune_also(rt_cudnn_steady);
+    rt_tune_also(rt->trainer->sites != NULL ? rt_cudnn_choose : rt_cudnn_steady);
 }
 
 const char *rt_cudnn_name(void)

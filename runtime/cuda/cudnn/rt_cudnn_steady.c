@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_cudnn_steady.c: trainer --tune-kernels, of attention by cuDNN. In: the attentions of
- * this trainer, an idle GPU. Out: for each a line with its time; the rank ends if the
- * bits of one vary, although the library says that they do not.
+/* rt_cudnn_steady.c: trainer --tune-kernels, of attention by cuDNN where no other kernel
+ * is there to choose (rt_cudnn_choose.c). In: the attentions of this trainer, an idle
+ * GPU. Out: for each a line with its time; the rank ends if the bits of one vary,
+ * although the library says that they do not.
  *
  * As of products (rt_tune.c): operands are random, and results of several runs are
  * compared, with a cold and a warm cache, alone and beside other work. */
@@ -11,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { RUNS = 9, RANDOM_ELEMS = (1 << 20) + 7, MOST_TENSORS = 8 };
+enum { RUNS = RT_DNN_RUNS, RANDOM_ELEMS = (1 << 20) + 7, MOST_TENSORS = 8 };
 
 /* A tensor in the GPU's memory. */
 typedef struct Tensor {
@@ -26,38 +27,47 @@ typedef struct Steady {
     cudaEvent_t from, to;
 } Steady;
 
-static Tensor allocate(const Steady *s, int64_t bytes)
+char *rt_dnn_allocate(const Rt *rt, int64_t bytes)
 {
     void *at = NULL;
     const cudaError_t error = cudaMalloc(&at, (size_t)bytes);
     if (error != cudaSuccess) {
-        rt_fail(s->rt, RT_EXIT_ERROR,
+        rt_fail(rt, RT_EXIT_ERROR,
                 "%lld bytes to check attention on GPU %d: %s; end what else runs there",
                 (long long)bytes, rt_gpu.index, cudaGetErrorString(error));
     }
-    return (Tensor){at, bytes};
+    return at;
 }
 
-/* Numbers from -1 to 1, again and again. */
-static void fill(const Steady *s, Tensor t, RtDtype dtype, uint64_t seed)
+static Tensor allocate(const Steady *s, int64_t bytes)
 {
-    const int64_t size = (int64_t)rt_dtype_bytes(dtype), all = t.bytes / size;
+    return (Tensor){rt_dnn_allocate(s->rt, bytes), bytes};
+}
+
+void rt_dnn_fill(Rt *rt, char *at, int64_t bytes, RtDtype dtype, uint64_t seed)
+{
+    const int64_t size = (int64_t)rt_dtype_bytes(dtype), all = bytes / size;
     const int64_t n = all < RANDOM_ELEMS ? all : RANDOM_ELEMS;
     char *numbers = malloc((size_t)(n * size));
     if (numbers == NULL)
-        rt_fail(s->rt, RT_EXIT_ERROR, "no memory for %lld numbers", (long long)n);
+        rt_fail(rt, RT_EXIT_ERROR, "no memory for %lld numbers", (long long)n);
     for (int64_t i = 0; i < n; i++) {
         const uint64_t bits = rt_hash64(&i, sizeof i, seed);
         rt_store(dtype, numbers, i, 2 * ((double)(bits >> 11) * 0x1p-53) - 1, false);
     }
     for (int64_t i = 0; i < all; i += n) {
         const int64_t part = all - i < n ? all - i : n;
-        RT_CUDA_CALL(s->rt,
-                     cudaMemcpyAsync(t.at + i * size, numbers, (size_t)(part * size),
+        RT_CUDA_CALL(rt,
+                     cudaMemcpyAsync(at + i * size, numbers, (size_t)(part * size),
                                      cudaMemcpyHostToDevice, rt_gpu.stream[RT_COMPUTE]));
     }
-    rt_gpu_drain(s->rt);
+    rt_gpu_drain(rt);
     free(numbers);
+}
+
+static void fill(const Steady *s, Tensor t, RtDtype dtype, uint64_t seed)
+{
+    rt_dnn_fill(s->rt, t.at, t.bytes, dtype, seed);
 }
 
 static void steady_open(Steady *s, const RtAttention *a)
@@ -121,20 +131,24 @@ static int results(const Steady *s, Tensor list[MOST_TENSORS])
     return 3;
 }
 
+uint64_t rt_dnn_bits(Rt *rt, char *at, int64_t bytes, uint64_t hash)
+{
+    for (int64_t i = 0; i < bytes; i += RT_WINDOW_BYTES) {
+        const int64_t left = bytes - i;
+        const int64_t part = left < RT_WINDOW_BYTES ? left : RT_WINDOW_BYTES;
+        hash = rt_hash64(rt_window(rt, 0, at + i, part, RT_READ), (size_t)part, hash);
+        rt_window_close(rt, 0);
+    }
+    return hash;
+}
+
 static uint64_t bits(const Steady *s)
 {
     Tensor list[MOST_TENSORS];
     const int n = results(s, list);
     uint64_t hash = 0;
-    for (int k = 0; k < n; k++) {
-        for (int64_t i = 0; i < list[k].bytes; i += RT_WINDOW_BYTES) {
-            const int64_t left = list[k].bytes - i;
-            const int64_t part = left < RT_WINDOW_BYTES ? left : RT_WINDOW_BYTES;
-            hash = rt_hash64(rt_window(s->rt, 0, list[k].at + i, part, RT_READ),
-                             (size_t)part, hash);
-            rt_window_close(s->rt, 0);
-        }
-    }
+    for (int k = 0; k < n; k++)
+        hash = rt_dnn_bits(s->rt, list[k].at, list[k].bytes, hash);
     return hash;
 }
 
@@ -147,6 +161,12 @@ static int compare_floats(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
+}
+
+float rt_dnn_median(float *ms, int n)
+{
+    qsort(ms, (size_t)n, sizeof *ms, compare_floats);
+    return 1e3f * ms[n / 2];
 }
 
 /* The median of its times, in microseconds. */
@@ -176,8 +196,7 @@ static float check(const Steady *s, const char *name, const RtDnnPlan *plan)
         }
         before = now;
     }
-    qsort(ms, RUNS, sizeof *ms, compare_floats);
-    return 1e3f * ms[RUNS / 2];
+    return rt_dnn_median(ms, RUNS);
 }
 
 void rt_cudnn_steady(Rt *rt)

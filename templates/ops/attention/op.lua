@@ -83,6 +83,10 @@ return op {
                 n.head_dim)
         end
     end,
+    site_cudnn = function(n)
+        local mask = n.window > 0 and n.window < n.seq and ("window of %d"):format(n.window) or "causal"
+        return ("%s over %d tokens, %d heads of %d, %d wide"):format(mask, n.seq, n.heads, n.kv_heads, n.head_dim)
+    end,
     check_cudnn = function(n)
         if n.starts then return "it does not support documents" end
         if n.softcap > 0 then return "it does not support softcap" end
