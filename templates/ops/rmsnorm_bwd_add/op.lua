@@ -51,7 +51,7 @@ return op {
         local long = r(0, 7) == 0 -- more than the threads of a block keep in registers
         local t, d = long and r(1, 3) or r(1, 70), long and r(8200, 8240) or r(1, 90)
         -- longer than rows that are fetched ahead in f32; of few cases, none of which has golden bits
-        if not long and (t + d) % 11 == 5 then d = 2048 + d end
+        if not long and (t + d) % 29 == 3 then d = 2048 + d end
         return { t = t, d = d }
     end,
     variants = { { offset = 1 } },
