@@ -119,9 +119,10 @@ moved = [2 * 7 * e // 8 for e in units + units[1:-1]] + [4 * 7 * e // 8 for e in
 # A rank adds its part of 8: it reads them and writes the sum, 32 multiprocessors with 64 KiB in 0.8 us each.
 added = sum((8 + 1) * 4 * e // 8 for e in units) / (32 * 65536 / 0.8e-6)
 bytes_time, count = sum(moved) / 100e9 + added, 2 * len(moved)
+best = sum(moved) / 100e9  # of collectives so large that they add one slice while another one arrives
 warned("units too small for the link", rf"(\d+) units are too small for the link: (\d+) collectives of {SIZE} on "
        r"average reach ([\d.]+) % of its rate.*per_block\((\d+)\) saves",
-       n + 2, count, sum(moved) / len(moved), 100 * bytes_time / (bytes_time + len(moved) * LATENCY), 8, sets=tiny)
+       n + 2, count, sum(moved) / len(moved), 100 * best / (bytes_time + len(moved) * LATENCY), 8, sets=tiny)
 warned("a micro-batch too small to hide its collectives", f"the collectives of a micro-step take about {TIME}",
        bytes_time + len(moved) * LATENCY, sets=[*tiny, "global_batch=64"])
 
