@@ -217,7 +217,7 @@ const RtFlag rt_flag_table[] = {
      "enqueue every step call by call, not as CUDA graphs", RT_FLAG_SWITCH, AT(no_graphs),
      TRAIN, 0, 0},
     {RT_GROUP_GPU, "tune-kernels", NULL,
-     "time algorithms of matrix products, write kernels.wis, exit", RT_FLAG_SWITCH,
+     "time algorithms of products and attention, write kernels.wis, exit", RT_FLAG_SWITCH,
      AT(tune_kernels), TRAIN, 0, 0},
     {RT_GROUP_GPU, "profile", "FILE",
      "write the time of every kernel and product, as JSON; slows steps", RT_FLAG_FILE,
