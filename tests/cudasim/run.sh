@@ -281,10 +281,14 @@ faults() {
         bad "kernels.cu does not name its generation" "$dir.log"
     fi
     cp "$dir/before" "$dir/kernels.cu"
-    # NCCL then waits for ever where GPUs access each other's memory
+    # With one side registered NCCL waits for ever where GPUs access each other's memory.
     text="sends of registered buffers into others"
-    faulty_runtime "$dir" "$text" cuda/ranks/rt_nccl.c '/NCCL_LOCAL_REGISTER/d' &&
-        fault "$text" "one of them has registered its buffer" "$dir"
+    if faulty_runtime "$dir" "$text" cuda/ranks/rt_nccl.c '/NCCL_LOCAL_REGISTER/d'; then
+        check "both sides of an exchange are registered, or none is" run_cuda "$dir"
+        sed -i 's/rt_symmetric(rt, [a-z>-]*staging_offset)/rt_local(rt, 0)/' "$WORK/runtime_faulty/cuda/ranks/rt_tree.c"
+        CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$WORK/runtime_faulty" &&
+            fault "$text" "one of them has registered its buffer" "$dir"
+    fi
     text=$(grep -o 'GATHERED_LAYERS_[01]_FORWARD' "$dir/step.c" | sort -u | head -n 2)
     if [ "$(echo "$text" | wc -l)" = 2 ] &&
        plant "$dir" step.c '/rt_all_gather_start/s/GATHERED_LAYERS_1_FORWARD/GATHERED_LAYERS_0_FORWARD/'; then
