@@ -23,8 +23,13 @@
 --   load("v", x, "at", g), store(y, "at", "v", g)
 --                     calls (without ';') of rt_load, or rt_row_load for a row
 --   ahead(g, x, blocks)  may blocks that take rows in turn fetch the next one during a row's sums?
---   next_row("v", x, g), fetch("v", x, "at", g), unpack("to", "v", x, g)
---                     what holds such a row; calls (without ';') of rt_row_fetch and rt_row_unpack
+--   first_rows(g, rows, each)
+--                     before such a loop: what holds a block's next row, and the loads of its first one;
+--                     rows: { { "v", x }, ... }, arrays and the operands that they get rows of; each:
+--                     { { "r", rstd }, ... }, names of operands that have a number for each row
+--   take_rows(g, blocks, t, rows, each)
+--                     in it, for row i at `at` of t: the rows as numbers; the next ones' loads begin. The
+--                     numbers in next_r of `each` were read before, and are then the next row's
 --   inside(g, "k", e) e, or 0 if the row has no k-th element
 --   width(n, x, most) elements of such an access; row_threads(n, most): threads that
 --                   share n accesses evenly;
@@ -214,19 +219,43 @@ local function scale_kernel(fn, s, to, blocks)
     .. "    if (threadIdx.x == 0)\n        *s = scale;\n}"
 end
 
+local function fetch(x, at, g)
+  return fmt("%s(next_%s, %s);", access("fetch", x, g), x.name, place(x, at))
+end
+
+local function first_rows(g, rows, each)
+  local out, numbers = {}, {}
+  for _, r in ipairs(rows) do
+    local x = r[2]
+    out[#out + 1] = fmt("    RtPack<%s, %d> next_%s[%d];", x.type, g.width, x.name, g.part // g.width)
+  end
+  for i, n in ipairs(each) do numbers[i] = fmt("next_%s = %s[blockIdx.x]", n[1], n[2].name) end
+  out[#out + 1] = fmt("    %s %s;", each[1][2].type, concat(numbers, ", "))
+  for _, r in ipairs(rows) do out[#out + 1] = "    " .. fetch(r[2], "(int64_t)blockIdx.x * " .. g.cols, g) end
+  return concat(out, "\n")
+end
+
+local function take_rows(g, blocks, t, rows, each)
+  local out = {}
+  local function put(...) out[#out + 1] = "        " .. fmt(...) end
+  for _, r in ipairs(rows) do put("%s(%s, next_%s);", access("unpack", r[2], g), r[1], r[2].name) end
+  put("if (i + %d < %d) {", blocks, t)
+  put("    const int64_t next = at + %d;", blocks * g.cols)
+  for _, n in ipairs(each) do put("    next_%s = %s[i + %d];", n[1], n[2].name, blocks) end
+  for _, r in ipairs(rows) do put("    %s", fetch(r[2], "next", g)) end
+  put("}")
+  return concat(out, "\n")
+end
+
 local helpers = {
   kernel = kernel_table,
   width = width, row_threads = row_threads, row_lanes = row_lanes, grid = grid, row = row,
-  long_row = long_row, each_access = each_access, ahead = ahead, access = access, oldest_key = oldest_key,
+  long_row = long_row, each_access = each_access, access = access, oldest_key = oldest_key,
+  ahead = ahead, first_rows = first_rows, take_rows = take_rows,
   end_query = end_query, padded = padded, scale_kernel = scale_kernel,
   tag = function(x) return tags[x.dtype] end,
   load = function(v, x, at, g) return fmt("%s(%s, %s)", access("load", x, g), v, place(x, at)) end,
   store = function(y, at, v, g) return fmt("%s(%s, %s)", access("store", y, g), place(y, at), v) end,
-  next_row = function(v, x, g)
-    return fmt("RtPack<%s, %d> %s[%d]", x.type, g.width, v, g.part // g.width)
-  end,
-  fetch = function(v, x, at, g) return fmt("%s(%s, %s)", access("fetch", x, g), v, place(x, at)) end,
-  unpack = function(v, from, x, g) return fmt("%s(%s, %s)", access("unpack", x, g), v, from) end,
   inside = function(g, k, e)
     if g.whole then return e end
     return fmt("rt_row_col<%d, %d>(%s) < %d ? %s : 0", g.threads, g.width, k, g.cols, e)

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if MATH_IDENTITY != 0xd3627d32bd102ee9
+#if MATH_IDENTITY != 0x806690b8972b154c
 #error "kernels.c and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -534,7 +534,7 @@ const RtUpdateKernel optimizer_update = adamw_update;
 
 void kernels_prepare(void)
 {
-    rt_kernels_check("math_d3627d32bd102ee9");
+    rt_kernels_check("math_806690b8972b154c");
     rt_kernel_prepare(&rope_table_8192x128_f32_kernel);
     rt_kernel_prepare(&embed_8192x128256x4096_bf16_kernel);
     rt_kernel_prepare(&embed_bwd_8192x4096_bf16_sort_kernel);

@@ -17,7 +17,7 @@
 
 /* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
-math_d3627d32bd102ee9(void)
+math_806690b8972b154c(void)
 {
 }
 
@@ -460,8 +460,10 @@ rmsnorm_bwd_add_8192x4096_bf16(const rt_bf16 *x, const rt_bf16 *w, const float *
         }
         const float mean_eh = rt_block_sum<256>(sum_eh, shared) / 4096;
         rt_row_unpack<RtBf16, 4096, 256, 8>(past, next_dres);
-        if (i + 264 < 8192)
-            rt_row_fetch<RtBf16, 4096, 256, 8>(next_dres, dres + at + 1081344);
+        if (i + 264 < 8192) {
+            const int64_t next = at + 1081344;
+            rt_row_fetch<RtBf16, 4096, 256, 8>(next_dres, dres + next);
+        }
         for (int k = 0; k < 16; k++)
             e[k] = past[k] + rt_f32_from_bf16(rt_bf16_from_f32(r * (e[k] - h[k] * mean_eh)));
         rt_row_store<RtBf16, 4096, 256, 8>(dx + at, e);

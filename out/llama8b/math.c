@@ -5,7 +5,7 @@
  * @generated; to regenerate, see description.lua */
 #include "math.h"
 
-#if MATH_IDENTITY != 0xd3627d32bd102ee9
+#if MATH_IDENTITY != 0x806690b8972b154c
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 

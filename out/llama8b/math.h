@@ -12,11 +12,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0xd3627d32bd102ee9
+#if MATH_IDENTITY != 0x806690b8972b154c
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_d3627d32bd102ee9
+#define math_prepare math_prepare_806690b8972b154c
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {

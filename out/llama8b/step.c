@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xd3627d32bd102ee9 || TRAINER_IDENTITY != 0xc728de77af5311af
+#if MATH_IDENTITY != 0x806690b8972b154c || TRAINER_IDENTITY != 0xefd978b58bb0771c
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

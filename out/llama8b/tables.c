@@ -11,7 +11,7 @@
  * @generated; to regenerate, see description.lua */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xc728de77af5311af
+#if TRAINER_IDENTITY != 0xefd978b58bb0771c
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -16,12 +16,12 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Files of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0xc728de77af5311af
-#define trainer_segments trainer_segments_c728de77af5311af /* tables.c */
-#define trainer_numerics trainer_numerics_c728de77af5311af /* checkpoint.c */
-#define trainer_step     trainer_step_c728de77af5311af     /* step.c */
-#define trainer_setup    trainer_setup_c728de77af5311af    /* bind.c */
-#define trainer_timed    trainer_timed_c728de77af5311af    /* calibrate.c */
+#define TRAINER_IDENTITY 0xefd978b58bb0771c
+#define trainer_segments trainer_segments_efd978b58bb0771c /* tables.c */
+#define trainer_numerics trainer_numerics_efd978b58bb0771c /* checkpoint.c */
+#define trainer_step     trainer_step_efd978b58bb0771c     /* step.c */
+#define trainer_setup    trainer_setup_efd978b58bb0771c    /* bind.c */
+#define trainer_timed    trainer_timed_efd978b58bb0771c    /* calibrate.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

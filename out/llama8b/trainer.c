@@ -9,10 +9,10 @@
  * @generated; to regenerate, see description.lua */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xc728de77af5311af
+#if TRAINER_IDENTITY != 0xefd978b58bb0771c
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xc728de77af5311af
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xefd978b58bb0771c
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -27,7 +27,7 @@ static const RtTrainer trainer = {
     .name = "llama8b",
     .generator = "fsdpgen 0.1.0",
     .numerics_hash = UINT64_C(0xc091c35b8116c72c),
-    .identity = UINT64_C(0xc728de77af5311af),
+    .identity = UINT64_C(0xefd978b58bb0771c),
     .mesh = "{\"pipeline\": 1, \"replicate\": 1, \"shard\": 8, \"context\": 1, \"tensor\": 1}",
     .build_flags = TRAINER_BUILD_FLAGS,
     .arithmetic = TRAINER_ARITHMETIC,

@@ -12,29 +12,6 @@
 //@ local part = dw and ", " .. acc .. " *part" or ""
 //@ local grads = dw and (", %s *dw, %s *db, float beta,\n%18schar *workspace"):format(
 //@     dw.type, db.type, "") or ""
-//@ local function first_row() -- its loads begin
-    ${next_row("next_x", x, g)};
-    ${next_row("next_dy", dy, g)};
-    ${acc} next_m = mean[blockIdx.x], next_r = rstd[blockIdx.x];
-    ${fetch("next_x", x, "(int64_t)blockIdx.x * " .. d, g)};
-    ${fetch("next_dy", dy, "(int64_t)blockIdx.x * " .. d, g)};
-//@ end
-//@ local function rows() -- of x and dy; the next ones' loads begin
-//@   if early then
-        ${unpack("h", "next_x", x, g)};
-        ${unpack("e", "next_dy", dy, g)};
-        if (i + ${blocks} < ${t}) {
-            const int64_t next = at + ${blocks * d};
-            next_m = mean[i + ${blocks}];
-            next_r = rstd[i + ${blocks}];
-            ${fetch("next_x", x, "next", g)};
-            ${fetch("next_dy", dy, "next", g)};
-        }
-//@   else
-        ${load("h", x, "at", g)};
-        ${load("e", dy, "at", g)};
-//@   end
-//@ end
 //@ local function long_row() -- in two passes
         ${acc} h[${g.width}], e[${g.width}], scale[${g.width}], sum_e = 0, sum_eh = 0;
 ${each_access(g)}
@@ -80,7 +57,9 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
 //@ if not long then
     ${load("scale", w, "0", g)};
 //@ end
-//@ if early then first_row() end
+//@ if early then
+${first_rows(g, { { "h", x }, { "e", dy } }, { { "m", mean }, { "r", rstd } })}
+//@ end
     for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
         const int64_t at = i * ${d};
         const ${acc} m = ${early and "next_m" or "mean[i]"}, r = ${early and "next_r" or "rstd[i]"};
@@ -88,7 +67,12 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
 //@   long_row()
 //@ else
         ${acc} h[${g.part}], e[${g.part}], sum_e = 0, sum_eh = 0;
-//@   rows()
+//@   if early then
+${take_rows(g, blocks, t, { { "h", x }, { "e", dy } }, { { "m", mean }, { "r", rstd } })}
+//@   else
+        ${load("h", x, "at", g)};
+        ${load("e", dy, "at", g)};
+//@   end
         for (int k = 0; k < ${g.part}; k++) {
             h[k] = (h[k] - m) * r;
 //@ if dw then

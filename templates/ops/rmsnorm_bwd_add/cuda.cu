@@ -14,36 +14,6 @@
 //@ local given = (dw and ", &part" or "") .. (s and ", &largest" or "")
 //@ local scale_out = s and (", %s *s"):format(s.type) or ""
 //@ local more = dw and ",\n                  float beta, char *workspace" or s and ", char *workspace" or ""
-//@ local function first_row() -- its loads begin
-    ${next_row("next_x", x, g)};
-    ${next_row("next_dy", dy, g)};
-    ${next_row("next_dres", dres, g)};
-    ${acc} next_r = rstd[blockIdx.x];
-    ${fetch("next_x", x, "(int64_t)blockIdx.x * " .. d, g)};
-    ${fetch("next_dy", dy, "(int64_t)blockIdx.x * " .. d, g)};
-    ${fetch("next_dres", dres, "(int64_t)blockIdx.x * " .. d, g)};
-//@ end
-//@ local function rows() -- of x and dy; the next ones' loads begin
-//@   if early then
-        ${unpack("h", "next_x", x, g)};
-        ${unpack("e", "next_dy", dy, g)};
-        if (i + ${blocks} < ${t}) {
-            const int64_t next = at + ${blocks * d};
-            next_r = rstd[i + ${blocks}];
-            ${fetch("next_x", x, "next", g)};
-            ${fetch("next_dy", dy, "next", g)};
-        }
-//@   else
-        ${load("h", x, "at", g)};
-        ${load("e", dy, "at", g)};
-        ${load("past", dres, "at", g)};
-//@   end
-//@ end
-//@ local function last_row() -- of dres, needed when the sums are known
-        ${unpack("past", "next_dres", dres, g)};
-        if (i + ${blocks} < ${t})
-            ${fetch("next_dres", dres, ("at + %d"):format(blocks * d), g)};
-//@ end
 //@ local function long_row() -- in two passes
         ${acc} h[${g.width}], e[${g.width}], scale[${g.width}], past[${g.width}], sum_eh = 0;
 ${each_access(g)}
@@ -98,7 +68,9 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
 //@ if not long then
     ${load("scale", w, "0", g)};
 //@ end
-//@ if early then first_row() end
+//@ if early then
+${first_rows(g, { { "h", x }, { "e", dy }, { "past", dres } }, { { "r", rstd } })}
+//@ end
     for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
         const int64_t at = i * ${d};
         const ${acc} r = ${early and "next_r" or "rstd[i]"};
@@ -106,7 +78,13 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
 //@   long_row()
 //@ else
         ${acc} h[${g.part}], e[${g.part}], past[${g.part}], sum_eh = 0;
-//@   rows()
+//@   if early then
+${take_rows(g, blocks, t, { { "h", x }, { "e", dy } }, { { "r", rstd } })}
+//@   else
+        ${load("h", x, "at", g)};
+        ${load("e", dy, "at", g)};
+        ${load("past", dres, "at", g)};
+//@   end
         for (int k = 0; k < ${g.part}; k++) {
             h[k] *= r;
 //@ if dw then
@@ -116,7 +94,9 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
             sum_eh += e[k] * h[k];
         }
         const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${d};
-//@   if early then last_row() end
+//@   if early then -- needed only now
+${take_rows(g, blocks, t, { { "past", dres } }, {})}
+//@   end
         for (int k = 0; k < ${g.part}; k++)
             e[k] = past[k] + ${rnd(dx, "r * (e[k] - h[k] * mean_eh)")};
         ${store(dx, "at", "e", g)};
