@@ -46,5 +46,8 @@ void rt_gemm_bias(const RtGemm *g, const void *a, const void *b, const void *bia
                   void *c);
 /* Name and version of the library, for the platform hash: "oneDNN 2.6.3". */
 const char *rt_gemm_library(void);
+/* On CPUs: kernels far below this processor, which the library took because it does not know it;
+ * NULL: none. */
+const char *rt_gemm_slow_kernels(void);
 
 #endif

@@ -137,8 +137,9 @@ void rt_copy_rows(Rt *rt, RtRows to, RtRows from, int64_t row_bytes, int64_t row
 int64_t rt_memory_high_water_bytes(void);
 /* Memory that this rank's arena will still take from what rt_host_free_bytes reports. */
 int64_t rt_arena_awaits_bytes(const Rt *rt);
-/* Warns if the arenas of all ranks exceed the memory that this machine can give now. */
-void rt_memory_warn(const RtTrainer *t);
+/* Warns if the arenas of all ranks exceed the memory that this machine can give now, and if the
+ * library under the products has no kernels for this processor. */
+void rt_start_warn(const RtTrainer *t);
 void rt_memory_planned(const Rt *rt, FILE *out);
 void rt_memory_resident(const Rt *rt, FILE *out);
 

@@ -244,3 +244,12 @@ const char *rt_gemm_library(void)
     return rt_builtin_name();
 #endif
 }
+
+const char *rt_gemm_slow_kernels(void)
+{
+#if defined(RT_GEMM_CBLAS)
+    return rt_cblas_slow_kernels();
+#else
+    return NULL;
+#endif
+}

@@ -12,11 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { K_BLOCK = 512 }; /* of K converted at a time, so that scratch stays in cache */
 
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
 extern char *openblas_get_config(void) __attribute__((weak));
+extern char *openblas_get_corename(void) __attribute__((weak));
 extern void bli_thread_set_num_threads(int64_t threads) __attribute__((weak));
 extern const char *bli_info_get_version_str(void) __attribute__((weak));
 extern void MKL_Set_Num_Threads(int threads) __attribute__((weak));
@@ -143,6 +145,21 @@ const char *rt_cblas_name(void)
             snprintf(name + at, sizeof name - at, ", %s=%.40s", changes[i], value);
     }
     return name;
+}
+
+/* OpenBLAS 0.3.21 runs SSE3 on a processor that is newer than itself, at a quarter of the rate. */
+const char *rt_cblas_slow_kernels(void)
+{
+#if defined(__AVX2__)
+    static const char *const old[] = {"Prescott", "Core2", "Nehalem", "Barcelona"};
+    if (openblas_get_corename == NULL || getenv("OPENBLAS_CORETYPE") != NULL)
+        return NULL;
+    const char *kernels = openblas_get_corename();
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+        if (strcasecmp(kernels, old[i]) == 0)
+            return old[i];
+#endif
+    return NULL;
 }
 
 #else

@@ -79,5 +79,6 @@ void rt_cblas_start(void);
 int64_t rt_cblas_scratch_bytes(const RtGemm *g);
 void rt_cblas_tile(const RtGemm *g, const RtTile *t);
 const char *rt_cblas_name(void);
+const char *rt_cblas_slow_kernels(void);
 
 #endif

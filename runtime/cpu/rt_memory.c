@@ -6,6 +6,7 @@
 #include "checkpoint/rt_checkpoint.h"
 #include "data/rt_data.h"
 #include "job/rt_job.h"
+#include "rt_gemm.h"
 #include "rt_target.h"
 
 #include <string.h>
@@ -37,9 +38,16 @@ void rt_memory_planned(const Rt *rt, FILE *out)
     }
 }
 
-/* Warns before the kernel kills a rank. */
-void rt_memory_warn(const RtTrainer *t)
+/* Before the kernel kills a rank, or a run takes four times as long. */
+void rt_start_warn(const RtTrainer *t)
 {
+    const char *slow = rt_gemm_slow_kernels();
+    if (slow != NULL) {
+        rt_say("trainer: warning: OpenBLAS does not know this processor and takes its slow "
+               "kernels for %s: OPENBLAS_CORETYPE=Haswell chooses those for AVX2, make "
+               "GEMM=builtin needs no library",
+               slow);
+    }
     const int64_t need = t->world_size * (t->symmetric_bytes + t->local_bytes);
     const int64_t free_bytes = rt_host_free_bytes();
     if (need > free_bytes) {

@@ -19,7 +19,7 @@ int64_t rt_memory_high_water_bytes(void)
 }
 
 /* The ranks check their devices. */
-void rt_memory_warn(const RtTrainer *t)
+void rt_start_warn(const RtTrainer *t)
 {
     (void)t;
 }

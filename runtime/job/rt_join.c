@@ -231,7 +231,7 @@ static bool wait_for_ranks(Meeting *m)
 
 static bool host(Meeting *m)
 {
-    rt_memory_warn(m->trainer);
+    rt_start_warn(m->trainer);
     m->shared = rt_shared_create(m->trainer, &m->fd);
     if (m->shared == NULL) {
         return trouble(m, "no shared memory",

@@ -12,7 +12,7 @@
 
 int rt_launch_ranks(const RtTrainer *t, const RtFlags *f, RtSeat *seat)
 {
-    rt_memory_warn(t);
+    rt_start_warn(t);
     int fd;
     RtShared *shared = rt_shared_first(t, &fd);
     if (shared == NULL)

@@ -310,6 +310,22 @@ onednn ONEDNN_CPU_ISA_HINTS=PREFER_YMM
 cblas OPENBLAS_CORETYPE=Nehalem
 cblas OPENBLAS_BLOCK_FACTOR=2
 TABLE
+    [ ! -x "$WORK/openblas" ] || outside_old_openblas "$dir"
+}
+
+# outside_old_openblas DIR: a trainer over an OpenBLAS that is older than the processor says so.
+outside_old_openblas() {
+    local warns="$WORK/old_openblas.err"
+    cc "-march=$ISA_ARCH" -dM -E -x c /dev/null | grep -q __AVX2__ || return
+    echo 'char *openblas_get_corename(void) { return "Prescott"; }' |
+        cc -shared -fPIC -x c - -o "$WORK/prescott.so" && build_trainer "$1" GEMM=cblas || {
+        bad "a trainer over OpenBLAS" "$1.log"
+        return
+    }
+    env -u OPENBLAS_CORETYPE LD_PRELOAD="$WORK/prescott.so" "$1/trainer" --data "$data" --steps 1 --quiet >"$WORK/out" 2>"$warns"
+    check "slow kernels are named" grep -q 'warning: OpenBLAS .* kernels for Prescott: OPENBLAS_CORETYPE=' "$warns"
+    OPENBLAS_CORETYPE=Haswell LD_PRELOAD="$WORK/prescott.so" "$1/trainer" --data "$data" --steps 1 --quiet >"$WORK/out" 2>"$warns"
+    check "who chose them hears nothing" sh -c "! grep OpenBLAS '$warns'"
 }
 
 # allocations DIR THREADS STEPS: calls of malloc, mmap and their kin over all ranks of a

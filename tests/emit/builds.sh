@@ -10,6 +10,20 @@ for cc in gcc clang; do
 done
 check "make help" sh -c "make -C '$WORK/a' help | grep -q GEMM"
 check "make refuses an unknown GEMM" sh -c "! make -C '$WORK/a' GEMM=best -n"
+# gemm_of WITHOUT ARCH: what auto takes where the compiler cannot link these libraries
+gemm_of() {
+    { echo "#!/bin/sh" && echo "case \" \$* \" in $1) exit 1 ;; esac" && echo 'exec cc "$@"'; } >"$WORK/cc_without"
+    chmod +x "$WORK/cc_without"
+    make -C "$WORK/a" CC="$WORK/cc_without" CFLAGS="-O0 -march=$2" BUILD=build-auto V=1 -n 2>"$WORK/err" |
+        sed -n 's/.* -DRT_GEMM_\([A-Z]*\) .*/\1/p' | sort -u
+}
+if [ "$(uname -m)" = x86_64 ]; then
+    for wanted in "*-l* x86-64-v3 BUILTIN" "*-ldnnl* x86-64-v4 BUILTIN" "*-ldnnl* x86-64-v3 CBLAS"; do
+        read -r without arch library <<<"$wanted"
+        [ "$library" != CBLAS ] || pkg-config --exists openblas || continue
+        check "without $without auto takes $library for $arch" test "$(gemm_of "$without" "$arch")" = "$library"
+    done
+fi
 export CC_CACHE=${CC_CACHE:-$WORK/objects}
 check "make builds the trainer" make -C "$WORK/a" --no-print-directory CC="$ROOT/tests/cc_cached" \
     CFLAGS=-O0 GEMM=builtin
