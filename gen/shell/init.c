@@ -16,6 +16,7 @@
 typedef struct InitFile {
     const char *path, *data;
     size_t bytes;
+    bool library; /* ours: updated with the program */
 } InitFile;
 
 typedef struct Init {
@@ -100,7 +101,7 @@ static void add_description(Init *in, const Embedded *template)
     }
     text_add(&t, at, (size_t)(end - at));
     *gen_push(in->g, &in->files) =
-        (InitFile){gen_printf(in->g, "%s%s", in->folder, in->file), t.s, t.len};
+        (InitFile){gen_printf(in->g, "%s%s", in->folder, in->file), t.s, t.len, false};
 }
 
 /* For editors with the Lua language server: the globals of descriptions, and nothing
@@ -125,7 +126,7 @@ static void add_settings(Init *in)
 
     in->kept = !in->g->opt.force && lstat(path, &s) == 0 && S_ISREG(s.st_mode);
     if (!in->kept)
-        *gen_push(in->g, &in->files) = (InitFile){path, settings, sizeof settings - 1};
+        *gen_push(in->g, &in->files) = (InitFile){path, settings, sizeof settings - 1, false};
 }
 
 /* Annotations and architectures: the editor's library, in .fsdpgen/. */
@@ -140,7 +141,7 @@ static void add_library(Init *in)
             continue;
         *gen_push(in->g, &in->files) = (InitFile){
             gen_printf(in->g, "%s.fsdpgen/%s", in->folder, path + strlen("models/")),
-            (const char *)e->data, e->bytes};
+            (const char *)e->data, e->bytes, true};
     }
 }
 
@@ -161,12 +162,28 @@ static int make_folders(const Init *in, const char *path)
     return EXIT_DONE;
 }
 
-/* Reports every file that exists already. The library is ours and is updated with the
- * program. */
+/* The library is not written through a link, to where other files of its names may be. */
+static int check_library(const Init *in)
+{
+    static const char *const folders[] = {".fsdpgen", ".fsdpgen/arch"};
+    struct stat s;
+
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        const char *path = gen_printf(in->g, "%s%s", in->folder, folders[i]);
+
+        if (lstat(path, &s) == 0 && !S_ISDIR(s.st_mode))
+            return complain(path, S_ISLNK(s.st_mode)
+                                      ? "is a symbolic link; move it away"
+                                      : "exists, and is not a folder; move it away");
+    }
+    return EXIT_DONE;
+}
+
+/* Reports every file that exists already. */
 static int check_free(const Init *in)
 {
     struct stat s;
-    int code = EXIT_DONE;
+    int code = check_library(in);
 
     for (int i = 0; i < in->files.count; i++) {
         const char *path = in->files.items[i].path;
@@ -175,7 +192,7 @@ static int check_free(const Init *in)
             continue;
         if (!S_ISREG(s.st_mode))
             code = complain(path, "exists, and is not a regular file");
-        else if (!in->g->opt.force && !strstr(path, ".fsdpgen/"))
+        else if (!in->g->opt.force && !in->files.items[i].library)
             code = complain(path, "exists; --force replaces it");
     }
     return code;
@@ -185,7 +202,7 @@ static int check_free(const Init *in)
 static int write_one(const Init *in, const InitFile *f)
 {
     const char *path = gen_printf(in->g, "%s.%d.part", f->path, (int)getpid());
-    const bool replace = in->g->opt.force || strstr(f->path, ".fsdpgen/");
+    const bool replace = in->g->opt.force || f->library;
     int fd, error = 0;
 
     if (make_folders(in, f->path) != EXIT_DONE)

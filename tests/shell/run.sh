@@ -284,6 +284,12 @@ init() {
     ln -sf /dev/null here/.luarc.json
     "$FSDPGEN" init here --force >"$WORK/out" 2>"$WORK/err"
     check "init: no link is followed" grep -q 'here/.luarc.json: exists, and is not a regular file' "$WORK/err"
+    mkdir own.fsdpgen linked && echo mine | tee own.fsdpgen/model.lua >own.fsdpgen/fsdpgen.lua && ln -s ../own.fsdpgen linked/.fsdpgen
+    "$FSDPGEN" init own.fsdpgen >"$WORK/out" 2>&1
+    check "init: a folder whose name ends like the library's" test $? = 1 -a "$(cat own.fsdpgen/model.lua)" = mine
+    "$FSDPGEN" init linked --force >"$WORK/out" 2>"$WORK/err"
+    check "init: a library that is a link" test $? = 1 -a "$(cat own.fsdpgen/fsdpgen.lua)" = mine
+    check "init: and it says so" grep -qx 'fsdpgen: error: init: linked/.fsdpgen: is a symbolic link; move it away' "$WORK/err"
     "$FSDPGEN" init /dev/null/x >"$WORK/out" 2>"$WORK/err"
     check "init: no folder can be made" test $? = 1
     check "init: and it says why" grep -q '/dev/null/x: Not a directory' "$WORK/err"
