@@ -114,6 +114,17 @@ typedef struct FileMark { int64_t bytes, changed[2], status[2]; } FileMark;
 int file_open(const char *path, FileMark *mark);
 bool file_changed(int fd, const FileMark *mark);
 
+/* ---- inputs.c: which files a command reads --------------------------------------- */
+
+struct stat;
+void inputs_share(void);    /* before the first child: what children read is known here */
+void inputs_in_child(void); /* this process is a child: what it opens is an input */
+void input_opened(const struct stat *s);
+void input_note(const char *path); /* of a file that other programs read for us */
+/* Is it an input? Then no output may replace it, not even with --force. */
+bool input_is(const struct stat *s);
+#define INPUT_TEXT "is read here; the output would replace it"
+
 /* ---- diag.c: messages for users -------------------------------------------------- */
 
 typedef struct Pos { const char *file; int line, col, len; } Pos; /* line 0: no place */

@@ -108,6 +108,7 @@ static _Noreturn void run_child(Gen *g, const Limits *limits, const ChildWork *w
     close(fds[OUT]);
     close(fds[ERR]);
     apply_limits(limits);
+    inputs_in_child();
     result_fd = fds[RESULT];
     code = work->work(g, work->with);
     fflush(NULL);
@@ -242,6 +243,7 @@ int child_stream(Gen *g, const Limits *limits, const ChildWork *work)
     struct rusage used;
     Outcome outcome;
 
+    inputs_share();
     signal(SIGCHLD, SIG_DFL); /* if a parent ignored SIGCHLD, wait4 would find no child */
     fflush(NULL);             /* otherwise the child would print it again */
     for (int i = 0; i < N_PIPES; i++) {

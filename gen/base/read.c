@@ -65,6 +65,7 @@ int file_open(const char *path, FileMark *mark)
         errno = e;
         return -1;
     }
+    input_opened(&st);
     *mark = mark_of(&st);
     return fd;
 }

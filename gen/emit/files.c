@@ -313,9 +313,14 @@ static void protect(Folder *f)
     for (int i = 0; i < f->entries.count; i++) {
         Entry *e = &f->entries.items[i];
 
-        if (e->kind != REGULAR || e->same || folder_is_manifest(e) || f->g->opt.force)
+        if (e->kind != REGULAR || e->same || folder_is_manifest(e))
             continue;
-        if (!e->ours.count)
+        if (!is_ours(e) && input_is(&e->disk))
+            folder_complain(f, e->path, "name another folder, or move it away",
+                            INPUT_TEXT);
+        else if (f->g->opt.force)
+            continue;
+        else if (!e->ours.count)
             folder_complain(f, e->path, "move it away, or overwrite it with --force",
                             "fsdpgen did not write this file, and would overwrite it");
         else if (!is_ours(e))

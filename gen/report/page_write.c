@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* page_write.c: writes a page to a file. In: the whole page; a path. Out: the file, or
  * why not. An existing file stays until the page is on disk; and it is replaced only if
- * it is one of the same command's, or with --force. */
+ * it is one of the same command's, or with --force; but never if it is an input. */
 #define _GNU_SOURCE /* O_CLOEXEC with C11 */
 #include "base/take_name.h"
 #include "report/html.h"
@@ -84,6 +84,11 @@ int page_check(Gen *g, const char *path, const PageOf *of, bool force)
         return EXIT_DONE;
     if (S_ISDIR(s.st_mode))
         return failed(path, "cannot be written", EISDIR);
+    if (input_is(&s)) {
+        print_line(stderr, "fsdpgen: error: ", "%s: " INPUT_TEXT, path);
+        print_line(stderr, "  help: ", "name another file");
+        return EXIT_DIAG;
+    }
     if (force || is_page(to, of->begins))
         return EXIT_DONE;
     print_line(stderr, "fsdpgen: error: ", "%s: the file is there and is not %s", path,

@@ -114,7 +114,7 @@ static int tokenize_files(Gen *g, TokOptions *o, Tokenizer *t)
     TokSink sink = {.take = tok_send_ids};
     char error[TOK_ERROR_BYTES] = "";
 
-    if (!find_end(o, t, error) || !tok_check_files(g, o, t, error))
+    if (!find_end(o, t, error) || !tok_check_files(g, o, error))
         return told(error);
     if (!o->field)
         o->field = o->template ? "messages" : "text";

@@ -395,7 +395,7 @@ bool tok_is_lines(const TokOptions *o, const char *name);
  * ..."; else NULL. */
 const char *tok_no_text(const char *s, size_t n, const char *end);
 /* Checks the inputs and the output; false with error set. */
-bool tok_check_files(Gen *g, const TokOptions *o, const Tokenizer *t, char *error);
+bool tok_check_files(Gen *g, const TokOptions *o, char *error);
 
 /* ---- tokenize_terminal.c --------------------------------------------------------- */
 

@@ -89,40 +89,34 @@ static bool check_input(const TokOptions *o, const char *name, char *error)
 /* A link is refused. If it were followed, the file would be separated from its mask,
  * which lies beside the name; if it were replaced, other names would still lead to the
  * old file. */
-static bool check_output(const TokOptions *o, const char *tokenizer, const char *name,
-                         char *error)
+static bool check_output(const char *name, char *error)
 {
-    struct stat out, in;
-    const char *reads[] = {tokenizer, o->template};
+    struct stat out, to;
     const char *problem = NULL;
 
     if (lstat(name, &out) != 0)
         return true; /* opening it reports why, unless it just does not exist */
     if (S_ISLNK(out.st_mode)) {
-        problem = stat(name, &in) == 0 && !S_ISREG(in.st_mode)
+        problem = stat(name, &to) == 0 && !S_ISREG(to.st_mode)
                       ? "is not a regular file"
                       : "is a symbolic link; name the file that it leads to";
     } else if (!S_ISREG(out.st_mode)) {
         problem = "is not a regular file";
-    }
-    for (int i = 0; !problem && i < 2 + o->inputs.count; i++) {
-        const char *read = i < 2 ? reads[i] : o->inputs.items[i - 2];
-
-        if (read && stat(read, &in) == 0 && in.st_dev == out.st_dev &&
-            in.st_ino == out.st_ino)
-            problem = i < 2 ? "is read here; the output would replace it"
-                            : "is an input; the output would replace it";
+    } else if (input_is(&out)) {
+        problem = INPUT_TEXT;
     }
     if (problem)
         snprintf(error, TOK_ERROR_BYTES, "%.200s: %s", name, problem);
     return !problem;
 }
 
-bool tok_check_files(Gen *g, const TokOptions *o, const Tokenizer *t, char *error)
+bool tok_check_files(Gen *g, const TokOptions *o, char *error)
 {
     for (int i = 0; i < o->inputs.count; i++)
         if (!check_input(o, o->inputs.items[i], error))
             return false;
-    return check_output(o, t->file, o->output, error) &&
-           check_output(o, t->file, gen_printf(g, "%s.mask", o->output), error);
+    if (o->template) /* the other inputs have been opened */
+        input_note(o->template);
+    return check_output(o->output, error) &&
+           check_output(gen_printf(g, "%s.mask", o->output), error);
 }

@@ -112,6 +112,11 @@ mkdir fresh && echo 'int main;' >fresh/step.c
 check "a folder of others" grep -q "fresh: error: the folder has files, and none says that fsdpgen made it" log
 check "stays alone" bash -c '[ "$(ls -A fresh)" = step.c ]'
 check "with --force it is written" "$FSDPGEN" base.lua -o fresh --force
+mkdir own && sed 's/^return/-- mine\n&/' base.lua >own/description.lua
+"$FSDPGEN" own/description.lua -o own --force >log 2>&1
+check "a description that is read, with --force" grep -q \
+    'own/description.lua: error: is read here; the output would replace it' log
+check "and all is as it was" bash -c '[ "$(ls -A own)" = description.lua ] && grep -qx -- "-- mine" own/description.lua'
 mkdir repository && mkdir repository/.git && : >repository/.hidden
 check "names with a dot do not count" "$FSDPGEN" base.lua -o repository
 mkdir d2 && "$FSDPGEN" base.lua -o d2 >log 2>&1 && rm d2/plan.txt && echo mine >d2/plan.txt.mine

@@ -108,6 +108,10 @@ files() {
     says "a file of others" 1 "mine.html: the file is there and is not a page" plain.jsonl -o mine.html
     check "which stays" test "$(cat mine.html)" = mine
     check "--force" report plain.jsonl -o mine.html --force
+    cp plain.jsonl own.jsonl && ln own.jsonl same.html
+    check "an input by another name, with --force" bash -c '! "$0" report own.jsonl -o same.html --force 2>err' "$FSDPGEN"
+    check "is refused" grep -qx 'fsdpgen: error: same.html: is read here; the output would replace it' err
+    check "and stays" cmp plain.jsonl own.jsonl
     check "a page of ours is replaced" report wide.jsonl -o mine.html
     check "by the new one" grep -q '<h1>wide</h1>' mine.html
     says "a folder for a page" 1 "empty: cannot be written: Is a directory" plain.jsonl -o empty
@@ -231,6 +235,11 @@ drawings() {
     ! "$FSDPGEN" tune "$ROOT/models/demo.lua" --plan-only --html mine >out 2>err
     check "and so does tune, before it plans" test ! -s out -a "$(cat mine)" = mine
     check "but with --force" "$FSDPGEN" plan "$ROOT/models/demo.lua" --html mine --force
+    mkdir own && cp -r "$ROOT/models/arch" "$ROOT/models/demo.lua" own/
+    for file in demo.lua arch/llama.lua; do
+        check "$file, which is read, is not" bash -c '! "$0" plan own/demo.lua --trace own/$1 --force 2>err' "$FSDPGEN" $file
+        check "even with --force" cmp "$ROOT/models/$file" "own/$file"
+    done
     ! "$FSDPGEN" plan "$ROOT/models/demo.lua" --html no/such.html >out 2>err
     check "a folder that is not there" grep -q 'no/such.html: cannot be written: No such file' err
     cp "$ROOT/tests/models/tiny_llama.lua" '<img src=x>&".lua'
