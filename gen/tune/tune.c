@@ -265,12 +265,14 @@ int tune_command(Gen *g)
 {
     Tune t = {.g = g};
     const char *out = g->opt.output;
-    int code = tune_override_check(g);
+    int code = plan_base(&t);
 
+    if (g->opt.data)
+        input_note(g->opt.data);
+    if (code == EXIT_DONE) /* what is read is known now, and must stay */
+        code = tune_override_check(g);
     if (code == EXIT_DONE)
         code = tune_page_check(g);
-    if (code == EXIT_DONE)
-        code = plan_base(&t);
     if (code == EXIT_DONE)
         code = tune_axes(&t);
     if (code != EXIT_DONE)

@@ -8,11 +8,13 @@
 
 #include "base/child.h"
 #include "base/show.h"
+#include "base/take_name.h"
 #include "describe/load.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <lauxlib.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,7 @@
 #include <unistd.h>
 
 static const char first_line[] = "-- fsdpgen tune: ";
+static const char last_line[] = "-- Written by fsdpgen tune; the hash of all above: ";
 
 static int problem(Gen *g, const char *file, const char *help, const char *text)
 {
@@ -122,6 +125,12 @@ static void add_set(Gen *g, Text *to, const char *set, OptionList *tables)
                 field, value);
 }
 
+/* Ends the file: edits of the text before it show. */
+static void add_hash(Text *t)
+{
+    text_printf(t, "%s%016" PRIx64 "\n", last_line, hash_bytes(t->s, t->len));
+}
+
 typedef struct Override {
     const Tune *t;
     Text text; /* in the parent */
@@ -152,6 +161,7 @@ static int put_text(Gen *g, void *with)
     for (int i = 0; i < best->changes.count; i++)
         add_set(g, &to, best->changes.items[i], &tables);
     text_printf(&to, "\nreturn t\n");
+    add_hash(&to);
     child_put(to.s, to.len);
     return EXIT_DONE;
 }
@@ -177,15 +187,42 @@ static int make_text(const Tune *t, Override *o)
 
 /* ---- the file -------------------------------------------------------------------- */
 
-static bool is_ours(const char *path)
-{
-    const char *text = NULL;
-    size_t bytes;
-    const bool ours = read_whole_file(path, &text, &bytes) == 0 &&
-                      !strncmp(text, first_line, sizeof first_line - 1);
+typedef enum { OURS, EDITED, OTHER } Written;
 
+static Written written_by(Gen *g, const char *path)
+{
+    Text t = {.g = g};
+    const char *text = NULL;
+    const size_t tail = sizeof last_line - 1 + 17;
+    size_t bytes = 0;
+    const bool begun = read_whole_file(path, &text, &bytes) == 0 &&
+                       !strncmp(text, first_line, sizeof first_line - 1);
+
+    if (begun && bytes > tail) {
+        text_add(&t, text, bytes - tail);
+        add_hash(&t);
+    }
+    bytes = t.len == bytes && begun ? !memcmp(t.s, text, bytes) : 0;
     free((char *)text);
-    return ours;
+    return bytes ? OURS : begun ? EDITED : OTHER;
+}
+
+/* May it take that name? Asked before the work and after it. */
+static int check_free(Gen *g, const char *path)
+{
+    struct stat st;
+    Written by;
+
+    if (lstat(path, &st) != 0)
+        return EXIT_DONE;
+    if (stat(path, &st) == 0 && input_is(&st))
+        return problem(g, path, "take another name", INPUT_TEXT);
+    by = g->opt.force ? OURS : written_by(g, path);
+    if (by == OURS)
+        return EXIT_DONE;
+    return problem(g, path, "take another name, or --force to replace it",
+                   by == EDITED ? "the file was edited after fsdpgen tune wrote it"
+                                : "the file exists, and fsdpgen tune did not write it");
 }
 
 static const char *folder_of(Gen *g, const char *path)
@@ -217,7 +254,6 @@ int tune_override_check(Gen *g)
 {
     const char *path = g->opt.output;
     const size_t n = path ? strlen(path) : 0;
-    struct stat st;
 
     if (!path)
         return EXIT_DONE;
@@ -227,9 +263,8 @@ int tune_override_check(Gen *g)
                        "in .lua");
     if (check_name(g) != EXIT_DONE)
         return EXIT_DIAG;
-    if (lstat(path, &st) == 0 && !g->opt.force && !is_ours(path))
-        return problem(g, path, "take another name, or --force to replace it",
-                       "the file exists, and fsdpgen tune did not write it");
+    if (check_free(g, path) != EXIT_DONE)
+        return EXIT_DIAG;
     if (!strcmp(last_name(path), last_name(g->opt.input)))
         return problem(g, path, "take another name",
                        "it would require itself: it has the description's name");
@@ -269,6 +304,14 @@ static int check_file(const Tune *t, const char *file)
                        : "not written: read back, it is another description");
 }
 
+static bool put_in_place(const char *beside, const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0 ? rename(beside, path) == 0
+                                 : take_name(AT_FDCWD, beside, AT_FDCWD, path);
+}
+
 int tune_override_write(const Tune *t)
 {
     Gen *g = t->g;
@@ -284,7 +327,9 @@ int tune_override_write(const Tune *t)
     good = fd >= 0 && file_write_all(fd, o.text.s, o.text.len) && fsync(fd) == 0;
     good = (fd < 0 || close(fd) == 0) && good;
     code = good ? check_file(t, beside) : EXIT_DONE;
-    if (good && code == EXIT_DONE && rename(beside, path) == 0)
+    if (good && code == EXIT_DONE)
+        code = check_free(g, path);
+    if (good && code == EXIT_DONE && put_in_place(beside, path))
         return EXIT_DONE;
     if (code == EXIT_DONE)
         code = problem(g, path, NULL,

@@ -188,6 +188,11 @@ override() {
     "$FSDPGEN" plan "$WORK/mine.lua" --set mesh.shard=2 --set strategy=shard_optimizer --set accumulate=sharded \
         --json >"$WORK/mine.json" 2>/dev/null
     check "and those that it says only by default" cmp "$WORK/tuned.json" "$WORK/mine.json"
+    sed 's/^return t$/t.seed = 7\n&/' "$WORK/tuned.lua" >"$WORK/tuned.new" && mv "$WORK/tuned.new" "$WORK/tuned.lua"
+    check "one that was edited" test "$(tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/tuned.lua" >"$WORK/out" 2>&1
+        echo $?)" = 1 -a "$(grep -c '^t.seed = 7$' "$WORK/tuned.lua")" = 1
+    check "is kept" grep -q 'tuned.lua: error: the file was edited after fsdpgen tune wrote it' "$WORK/out"
+    check "but with --force" tune "$WORK/mine.lua" wrap=1 --plan-only --force -o "$WORK/tuned.lua"
     check "it is replaced" tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/tuned.lua"
     echo mine >"$WORK/tuned.lua.new"
     check "beside a file of the user's" tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/tuned.lua"
@@ -205,6 +210,10 @@ override() {
     check "another file is not" test "$(tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/other.lua" >"$WORK/out" 2>&1
         echo $?)" = 1 -a "$(cat "$WORK/other.lua")" = 'return 1'
     check "but with --force" tune "$WORK/mine.lua" wrap=1 --plan-only --force -o "$WORK/other.lua"
+    echo 'return require "mine"' >"$WORK/outer.lua"
+    check "a module that is read is not, even with it" test "$(tune "$WORK/outer.lua" wrap=1 --plan-only --force -o \
+        "$WORK/mine.lua" >"$WORK/out" 2>&1; echo $?)" = 1
+    check "and why" grep -q 'mine.lua: error: is read here; the output would replace it' "$WORK/out"
     check "a folder that is not there" test "$(tune "$WORK/mine.lua" wrap=1 --plan-only -o "$WORK/no/x.lua" \
         >"$WORK/out" 2>&1; echo $?)" = 1
     check "is named" grep -q 'no/x.lua: error: cannot be written: No such file' "$WORK/out"
