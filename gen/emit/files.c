@@ -228,8 +228,8 @@ static void read_manifest(Folder *f)
             add_ours(f, path, json_string_value(value));
     } else if (!f->g->opt.force) {
         folder_complain(f, manifest_name,
-                        "remove it, or use --force if nothing in this folder was "
-                        "edited",
+                        "put back the one that fsdpgen wrote, name another folder, or "
+                        "use --force if nothing in this folder was edited",
                         e == EFBIG
                             ? "it has more than 1 MiB, which no manifest of fsdpgen has"
                             : "this is not a manifest of fsdpgen");

@@ -158,7 +158,7 @@ static const char *staged_name(Folder *f, const char *name)
 /* Writes the new content to a file beside its place. */
 static bool stage(Folder *f, Entry *e)
 {
-    const char *name;
+    const char *name, *path;
     int dir = folder_parent(f, e->path, true, &name), fd, error;
 
     if (dir < 0) {
@@ -172,7 +172,12 @@ static bool stage(Folder *f, Entry *e)
     if (fd >= 0 && close(fd) != 0 && !error)
         error = errno;
     close(dir);
-    if (error)
+    path =
+        gen_printf(f->g, "%.*s%s", (int)(name - e->path), e->path, staged_name(f, name));
+    if (error == EEXIST && !e->staged) /* what stopped runs left is gone by now */
+        folder_complain(f, path, "move it away",
+                        "fsdpgen did not write this file, and needs its name");
+    else if (error)
         folder_complain(f, e->path, NULL, "cannot write: %s", strerror(error));
     return !error;
 }

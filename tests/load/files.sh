@@ -90,6 +90,7 @@ check "repaired again" generate
 cp d/manifest.json manifest
 echo '{' >d/manifest.json
 refuses "a broken manifest" "this is not a manifest"
+check "the way out is not to remove it" grep -q 'help: put back the one that fsdpgen wrote' log
 echo '{"files": {"../victim": "0000000000000000", "/tmp/x": "0", "step.c": 5,
     "a/../../victim": "0"}}' >d/manifest.json
 refuses "a manifest without hashes protects all" "fsdpgen did not write this file" \
@@ -106,6 +107,13 @@ seq 40000 | awk '{ print (NR > 1 ? "," : "{\"generator\": \"fsdpgen 1\", \"files
 refuses "a manifest of more than 1 MiB" "manifest.json: error: it has more than 1 MiB"
 cp manifest d/manifest.json
 check "repaired manifest" generate
+
+rm d/step.c && echo mine >d/.step.c.fsdpgen-new
+refuses "another's file under a name of ours to come" \
+    "d/.step.c.fsdpgen-new: error: fsdpgen did not write this file, and needs its name"
+check "stays" grep -qx mine d/.step.c.fsdpgen-new
+rm d/.step.c.fsdpgen-new
+check "and is no longer in the way" generate
 
 mkdir fresh && echo 'int main;' >fresh/step.c
 "$FSDPGEN" base.lua -o fresh >log 2>&1
