@@ -124,6 +124,8 @@ void emit_dump(Gen *g, Text *t); /* emit.c: the files with sizes and hashes (--d
 /* files.c, in the parent process: writes g->base.files to the folder g->opt.output; with
  * opt.check_drift it only compares. Returns an exit code. */
 int files_write(Gen *g);
+/* Does an open folder have files? Names that begin with a dot, such as .git, do not count. */
+bool folder_has_files(int fd);
 
 /* verify.c: dies (exit 70) if an invariant of DESIGN's table is broken after the pass. */
 void verify_after(Gen *g, const char *pass);

@@ -408,22 +408,28 @@ static int report_drift(Folder *f)
 
 /* ---- writing --------------------------------------------------------------------- */
 
-/* Does the folder have foreign files and none of ours? Names with a dot, such as .git, do
- * not count. */
-static bool is_anothers(Folder *f)
+bool folder_has_files(int fd)
 {
-    int fd = f->fd < 0 ? -1 : openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    DIR *d;
     struct dirent *entry;
     bool files = false;
 
+    fd = fd < 0 ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    d = fd < 0 ? NULL : fdopendir(fd);
     if (fd >= 0 && !d)
         close(fd);
     while (d && (entry = readdir(d)))
         files = files || entry->d_name[0] != '.';
     if (d)
         closedir(d);
-    return files && faccessat(f->fd, manifest_name, F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
+    return files;
+}
+
+/* Does the folder have foreign files and none of ours? */
+static bool is_anothers(const Folder *f)
+{
+    return folder_has_files(f->fd) &&
+           faccessat(f->fd, manifest_name, F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
            faccessat(f->fd, MARK_NAME, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
 }
 

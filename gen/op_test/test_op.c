@@ -11,6 +11,7 @@
 #include "op_test/op_test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -29,19 +30,65 @@ static int remove_one(const char *path, const struct stat *s, int kind, struct F
     return remove(path);
 }
 
+/* ---- the folder ------------------------------------------------------------------ */
+
+static const char keep_mark[] = ".fsdpgen-test-op";
+static const char keep_text[] = "fsdpgen test-op --keep made this folder\n";
+
+static int refuse_link(const char *path, const struct stat *s, int kind, struct FTW *at)
+{
+    (void)at;
+    if (kind == FTW_D || (S_ISREG(s->st_mode) && s->st_nlink == 1))
+        return 0;
+    print_line(stderr, "fsdpgen: error: ",
+               "--keep: %s: is a link, or not a regular file: move it away", path);
+    return 1;
+}
+
+static bool refuse_keep(const char *dir, const char *problem, const char *help)
+{
+    print_line(stderr, "fsdpgen: error: ", "--keep: %s: %s", dir, problem);
+    if (help)
+        print_line(stderr, "  help: ", "%s", help);
+    return false;
+}
+
+/* Files are written over those of an earlier run only, and never through links. */
+static bool open_kept(Gen *g, const char *dir)
+{
+    const char *mark = gen_printf(g, "%s/%s", dir, keep_mark), *text = "";
+    const bool made = mkdir(dir, 0777) == 0 || errno == EEXIST;
+    const int fd = made ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    char *real = fd < 0 ? NULL : realpath(dir, NULL);
+    size_t bytes;
+    bool marked, good;
+    int to;
+
+    if (!real)
+        return refuse_keep(dir, strerror(errno), NULL);
+    marked = read_whole_file(mark, &text, &bytes) == 0 && !strcmp(text, keep_text);
+    good = marked || !folder_has_files(fd);
+    close(fd);
+    if (!good)
+        return refuse_keep(dir,
+                           "the folder has files, and none says that test-op made it",
+                           "name an empty folder or a new one");
+    if (marked)
+        return nftw(real, refuse_link, 16, FTW_PHYS) == 0;
+    to = open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    good = to >= 0 && file_write_all(to, keep_text, sizeof keep_text - 1);
+    good = (to < 0 || close(to) == 0) && good;
+    return good || refuse_keep(mark, strerror(errno), NULL);
+}
+
 /* The folder for C and machine code: --keep's, or one that is removed at the end. */
 static const char *open_work(Gen *g)
 {
     const char *temporary = getenv("TMPDIR");
     char *path;
 
-    if (g->opt.keep) {
-        if (mkdir(g->opt.keep, 0777) == 0 || errno == EEXIST)
-            return g->opt.keep;
-        print_line(stderr, "fsdpgen: error: ", "--keep: %s: %s", g->opt.keep,
-                   strerror(errno));
-        return NULL;
-    }
+    if (g->opt.keep)
+        return open_kept(g, g->opt.keep) ? g->opt.keep : NULL;
     path = gen_printf(g, "%s/fsdpgen-test-op-XXXXXX",
                       temporary && *temporary ? temporary : "/tmp");
     if (mkdtemp(path))
@@ -50,6 +97,8 @@ static const char *open_work(Gen *g)
                strerror(errno));
     return NULL;
 }
+
+/* ---- the test -------------------------------------------------------------------- */
 
 /* Starts this program again with AddressSanitizer's library, which must be the first of a
  * process. Returns EXIT_DONE if it is not asked for, or is preloaded already. */

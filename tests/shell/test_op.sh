@@ -104,6 +104,12 @@ fi
 fresh
 tried 0 ops --cases 1 --sanitize undefined --keep kept --jobs 1 &&
     check "test-op: --keep has the emitted C" test -s kept/squared_relu_0.c
+tried 0 ops --cases 1 --only squared_relu --keep kept
+mkdir -p theirs/runtime && echo mine | tee theirs/runtime/rt.h >precious.h && ln -sf ../../precious.h kept/runtime/rt.h
+tried 1 ops --cases 1 --keep theirs && check "test-op: --keep names a folder of others" grep -qx \
+    'fsdpgen: error: --keep: theirs: the folder has files, and none says that test-op made it' err
+tried 1 ops --cases 1 --keep kept && check "test-op: a link in a kept folder" grep -q 'kept/runtime/rt.h: is a link' err
+check "test-op: both are as they were" test "$(cat theirs/runtime/rt.h precious.h)" = $'mine\nmine'
 rm ops/squared_relu/cpu.c
 tried 1 ops --cases 1 --only squared_relu && check "test-op: a missing kernel" grep -q \
     '^ops/squared_relu/cpu\.c: error: squared_relu has no kernel: write cpu\.c' err
