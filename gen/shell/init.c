@@ -126,7 +126,8 @@ static void add_settings(Init *in)
 
     in->kept = !in->g->opt.force && lstat(path, &s) == 0 && S_ISREG(s.st_mode);
     if (!in->kept)
-        *gen_push(in->g, &in->files) = (InitFile){path, settings, sizeof settings - 1, false};
+        *gen_push(in->g, &in->files) =
+            (InitFile){path, settings, sizeof settings - 1, false};
 }
 
 /* Annotations and architectures: the editor's library, in .fsdpgen/. */

@@ -47,6 +47,7 @@ typedef struct Candidate {
     struct { double *items; int count, cap; } step_seconds; /* measured: the median of each run */
     double median;           /* of them; 0: not measured */
     const char *weights;     /* their hash after the run; NULL: not measured */
+    const char *platform;    /* its hash, of the log: weights and times hold there; NULL: unknown */
     const char *failed;      /* why it could not be measured; or NULL */
     bool built;
 } Candidate;
@@ -78,6 +79,7 @@ typedef struct Tune {
     bool own_work;           /* ours, and removed at the end */
     const char *data;        /* of the runs */
     const char *wisdom;      /* file, or NULL */
+    int set_aside;           /* runs in it of another platform */
     int broke;               /* the exit code that ended the runs early; or EXIT_DONE */
     bool written;            /* -o */
     int stopped;             /* by this signal, or 0 */
@@ -105,6 +107,8 @@ int tune_measure(Tune *t);
 
 /* The median of its runs. */
 void tune_settle(Tune *t, Candidate *c);
+/* The platform of its trainer here and now, which is built for that; NULL: it cannot be. */
+const char *tune_platform(Tune *t, Candidate *c);
 
 /* tune_live.c: a table on a terminal, or lines. Begin; what is done now; what was done; a second
  * passed; clear, before anything else is printed. */

@@ -5,8 +5,8 @@
  * Runs are short and take turns, each round beginning with another candidate, so that
  * other load on the machine affects all of them. A few runs seldom tell apart what
  * differs by a few percent, so candidates that are not clearly slower than the fastest
- * run on while there is time. Runs of one numerics hash must end with equal weights;
- * checking this promise here costs nothing. */
+ * run on while there is time. Runs of one numerics hash on one platform must end with
+ * equal weights; checking this promise here costs nothing. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memrchr */
 #endif
@@ -215,6 +215,22 @@ void tune_settle(Tune *t, Candidate *c)
     c->median = median_of(t->g, c->step_seconds.items, c->step_seconds.count);
 }
 
+/* As the log's first line has it; "": that has none. */
+static const char *platform_of(Tune *t, const char *log)
+{
+    static const char key[] = "\"platform\": \"";
+    const char *text = NULL, *at, *platform = "";
+    size_t bytes;
+
+    if (file_read(log, MAX_LOG_BYTES, &text, &bytes) != 0)
+        return "";
+    at = strstr(text, key);
+    if (at && strspn(at + sizeof key - 1, "0123456789abcdef") == 16)
+        platform = gen_strndup(t->g, at + sizeof key - 1, 16);
+    free((char *)text);
+    return platform;
+}
+
 /* The median of a run's steps after the first, which warms up; 0: the log has none. */
 static double step_seconds(Tune *t, const char *path)
 {
@@ -245,7 +261,8 @@ static const char *weights_of(Tune *t, const char *log)
     return strncmp(line, "weights ", 8) ? NULL : line + 8;
 }
 
-/* One numerics hash, one result: also of a candidate's runs before this one. */
+/* One numerics hash and platform, one result: also of a candidate's runs before this
+ * one. */
 static int compare_weights(Tune *t, const Picks *picks, const Candidate *c,
                            const char *weights)
 {
@@ -253,7 +270,7 @@ static int compare_weights(Tune *t, const Picks *picks, const Candidate *c,
         const Candidate *o = picks->items[i];
 
         if (o->weights && o->plan.numerics == c->plan.numerics &&
-            strcmp(o->weights, weights) != 0) {
+            !strcmp(o->platform, c->platform) && strcmp(o->weights, weights) != 0) {
             print_line(stderr, "fsdpgen: bug: ",
                        "candidates %d and %d have the numerics hash %016" PRIx64
                        ", and weights %s and %s after %lld steps; please report it",
@@ -265,31 +282,39 @@ static int compare_weights(Tune *t, const Picks *picks, const Candidate *c,
     return EXIT_DONE;
 }
 
+/* Its trainer runs; false: c->failed says why, or a signal came. */
+static bool run_trainer(Tune *t, Candidate *c, int64_t n_steps, const char *log,
+                        const char *out)
+{
+    const char *steps = gen_printf(t->g, "%lld", (long long)n_steps);
+    const char *const argv[] = {"./trainer", "--data",         t->data, "--steps",
+                                steps,       "--log",          log,     "--local",
+                                "--quiet",   "--weights-hash", NULL};
+    int code;
+
+    unlink(log);
+    code = tune_run(t, argv, folder_of(t, c), out, t->minutes * 60);
+    tune_live_clear(t);
+    if (code != 0 && !tune_signalled())
+        c->failed =
+            code < 0 ? gen_printf(t->g, "%lld step%s took over %lld minutes",
+                                  (long long)n_steps, n_steps == 1 ? "" : "s",
+                                  (long long)t->minutes)
+                     : gen_printf(t->g, "ended with %d: %s", code, last_line(t->g, out));
+    return code == 0 && !tune_signalled();
+}
+
 static int run_once(Tune *t, const Picks *picks, Candidate *c)
 {
     const char *folder = folder_of(t, c);
     const char *log = gen_printf(t->g, "%s.log", folder);
     const char *out = gen_printf(t->g, "%s.out", folder);
-    const char *steps = gen_printf(t->g, "%lld", (long long)t->steps);
-    const char *const argv[] = {"./trainer", "--data",         t->data, "--steps",
-                                steps,       "--log",          log,     "--local",
-                                "--quiet",   "--weights-hash", NULL};
     const char *weights;
     double seconds;
     int code;
 
-    unlink(log);
-    code = tune_run(t, argv, folder, out, t->minutes * 60);
-    tune_live_clear(t);
-    if (tune_signalled())
+    if (!run_trainer(t, c, t->steps, log, out))
         return EXIT_DONE;
-    if (code != 0) {
-        c->failed =
-            code < 0 ? gen_printf(t->g, "%lld steps took over %lld minutes",
-                                  (long long)t->steps, (long long)t->minutes)
-                     : gen_printf(t->g, "ended with %d: %s", code, last_line(t->g, out));
-        return EXIT_DONE;
-    }
     seconds = step_seconds(t, log);
     weights = weights_of(t, out);
     if (seconds <= 0 || !weights) {
@@ -298,9 +323,46 @@ static int run_once(Tune *t, const Picks *picks, Candidate *c)
     }
     *gen_push(t->g, &c->step_seconds) = seconds;
     tune_settle(t, c);
+    c->platform = platform_of(t, log);
     code = compare_weights(t, picks, c, weights);
     c->weights = weights;
     return code == EXIT_DONE && t->wisdom ? tune_wisdom_add(t, c, seconds) : code;
+}
+
+/* ---- the platform ---------------------------------------------------------------- */
+
+/* What the platform's hash covers of a trainer follows from these. */
+static bool same_platform(const Candidate *a, const Candidate *b)
+{
+    return a->plan.numerics == b->plan.numerics && a->plan.target == b->plan.target;
+}
+
+/* A run of one step says it: of CUDA's trainers no shorter one does. Candidate c stands
+ * for all that share its platform, and so does one of those that are built anyway. */
+const char *tune_platform(Tune *t, Candidate *c)
+{
+    const char *log;
+    int place = 0;
+
+    for (int i = t->live.n - 1; i >= 0 && !c->platform; i--)
+        if (same_platform(t->live.picks[i], c) && !t->live.picks[i]->failed) {
+            c = t->live.picks[i];
+            place = i + 1;
+        }
+    if (c->platform || c->failed || tune_signalled())
+        return c->platform;
+    log = gen_printf(t->g, "%s.platform", folder_of(t, c));
+    tune_live_now(t, c, "building", place);
+    if (!c->built)
+        build(t, c);
+    if (c->built && run_trainer(t, c, 1, log, gen_printf(t->g, "%s.out", log)))
+        c->platform = platform_of(t, log);
+    if (!tune_signalled())
+        tune_live_done(t, c);
+    for (int i = 0; i < t->ranked.count && c->platform; i++)
+        if (same_platform(t->ranked.items[i], c))
+            t->ranked.items[i]->platform = c->platform;
+    return c->platform;
 }
 
 /* ---- all of them ----------------------------------------------------------------- */
@@ -380,12 +442,14 @@ int tune_measure(Tune *t)
 
     if (code == EXIT_DONE)
         code = make_data(t);
-    if (code == EXIT_DONE && t->wisdom)
-        code = tune_wisdom_read(t); /* knows the data */
     if (code == EXIT_DONE) {
         tune_signals();
         pick(t, &picks);
         tune_live_begin(t, picks.items, picks.count, picks.count * FIRST_ROUNDS);
+    }
+    if (code == EXIT_DONE && t->wisdom)
+        code = tune_wisdom_read(t); /* knows the data */
+    if (code == EXIT_DONE) {
         t->broke = all_turns(t, &picks);
         t->stopped = tune_signalled();
     }

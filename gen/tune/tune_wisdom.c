@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune_wisdom.c: what was measured, for a later run on the same machine. In and out: a
  * file of JSON lines: the first says which machine and generator, each other is one run
- * of one candidate, found again by the hash of all its resolved fields. A line is on the
+ * of one candidate, found again by the hash of all its resolved fields, and which
+ * platform its trainer had: what other platforms ran is not counted. A line is on the
  * disk before the next run begins; a line that was cut short is skipped. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
@@ -125,6 +126,17 @@ static bool is_of_here(Tune *t, const json_t *o)
            !strcmp(text_of(o, "generator"), FSDPGEN_VERSION);
 }
 
+/* Other compilers, flags and libraries have other bits and other times. */
+static bool is_of_platform(Tune *t, Candidate *c, const char *platform)
+{
+    const char *here = tune_platform(t, c);
+
+    if (here && !strcmp(platform, here))
+        return true;
+    t->set_aside += here != NULL; /* else the table says why it cannot be built */
+    return false;
+}
+
 /* The numerics, too: architectures and ops do not stand in the description. */
 static void take(Tune *t, const json_t *o)
 {
@@ -138,6 +150,8 @@ static void take(Tune *t, const json_t *o)
         Candidate *c = t->ranked.items[i];
 
         if (c->plan.resolved != resolved || c->plan.numerics != numerics)
+            continue;
+        if (!is_of_platform(t, c, text_of(o, "platform")))
             continue;
         if (!strcmp(text_of(o, "data"), data_name(t)) && *text_of(o, "weights"))
             c->weights = gen_strdup(t->g, text_of(o, "weights"));
@@ -183,7 +197,12 @@ int tune_wisdom_read(Tune *t)
                             "is of another machine or generator, or no wisdom");
     }
     free((char *)text);
-    return EXIT_DONE;
+    if (t->set_aside)
+        diag_add(t->g, DIAG_WARNING, (Pos){.file = t->wisdom}, NULL,
+                 "%d run%s of another platform (compiler, flags, library, processor) %s",
+                 t->set_aside, t->set_aside == 1 ? "" : "s",
+                 t->set_aside == 1 ? "is not counted" : "are not counted");
+    return diag_finish(t->g);
 }
 
 static bool put(int fd, json_t *o)
@@ -213,12 +232,13 @@ int tune_wisdom_add(Tune *t, const Candidate *c, double step_seconds)
     else if (good && pread(fd, &last, 1, bytes - 1) == 1 && last != '\n')
         good = file_write_all(fd, "\n", 1); /* ends a line that was cut short */
     good =
-        good && put(fd, json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:f}", "description",
-                                  gen_printf(t->g, "%016" PRIx64, c->plan.resolved),
-                                  "sets", tune_sets_text(t->g, &c->sets, " "), "numerics",
-                                  gen_printf(t->g, "%016" PRIx64, c->plan.numerics),
-                                  "weights", c->weights, "data", data_name(t), "steps",
-                                  (json_int_t)t->steps, "step_seconds", step_seconds));
+        good &&
+        put(fd, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:f}", "description",
+                          gen_printf(t->g, "%016" PRIx64, c->plan.resolved), "sets",
+                          tune_sets_text(t->g, &c->sets, " "), "numerics",
+                          gen_printf(t->g, "%016" PRIx64, c->plan.numerics), "platform",
+                          c->platform, "weights", c->weights, "data", data_name(t),
+                          "steps", (json_int_t)t->steps, "step_seconds", step_seconds));
     good = good && fsync(fd) == 0;
     if (fd >= 0)
         good = close(fd) == 0 && good;

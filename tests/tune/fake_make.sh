@@ -7,7 +7,8 @@
 # there: the name of a strategy whose weights differ; fickle: one whose weights differ from its third run on; broken: one that fails; tired: one that fails after
 # three runs; slow: one that never ends;
 # slow_build: one whose
-# build never ends; calls: a line for each run.
+# build never ends; platform: the hash of all trainers' platform; calls: a line for each run but those
+# that are asked for it.
 if [ -e "$FAKE_DIR/slow_build" ] && grep -q "\"$(cat "$FAKE_DIR/slow_build")\"" description.lua; then
     exec tail -f /dev/null
 fi
@@ -24,7 +25,7 @@ done
 is() { [ -e "$FAKE_DIR/$1" ] && grep -qx "$(cat "$FAKE_DIR/$1")" choices; }
 grep -o 'strategy = "[a-z_]*"\|recompute = "[a-z_]*"' description.lua | sed 's/.*"\(.*\)"/\1/' >choices
 grep -v '^--' description.lua >described
-echo "$(paste -sd' ' choices)" >>"$FAKE_DIR/calls"
+case $log in *.platform) ;; *) echo "$(paste -sd' ' choices)" >>"$FAKE_DIR/calls" ;; esac
 if is broken; then echo "trainer: error: out of luck" >&2; exit 1; fi
 if is tired; then
     echo >>tired_runs
@@ -41,6 +42,7 @@ if is shaky; then
     slow=$(awk -v run="$(wc -l <runs)" '{ print substr($0, (run - 1) % length($0) + 1, 1) }' "$FAKE_DIR/slow_runs")
     [ "$slow" = 0 ] || time=$(awk "BEGIN { print 1.1 * $time }")
 fi
+echo "{\"run\": {\"model\": \"fake\", \"platform\": \"$(cat "$FAKE_DIR/platform" 2>/dev/null || echo 1234567890abcdef)\"}}" >>"$log"
 for step in $(seq "$steps"); do
     echo "{\"step\": $step, \"step_seconds\": ${time:-9}}" >>"$log"
 done

@@ -397,7 +397,16 @@ wisdom() {
     fake 'a line without an end' 1 --measure 3 --wisdom "$file.none"
     check 'stays' test "$(cat "$file.none")" = 'no wisdom'
     head -n 3 "$file" | sed 's/"weights":"1/&2/' >"$file.weights"
+    cp "$file.weights" "$file.moved"
     fake 'other weights in the file' 70 --measure 3 --wisdom "$file.weights"
+    # what another compiler or library ran says nothing here, neither its times nor its weights
+    echo feedfacefeedface >"$WORK/fake/platform"
+    fake 'of another platform' 0 --measure 3 --wisdom "$file.moved"
+    check 'all is run again' test "$(calls)" = "$first"
+    check 'and it says why' grep -q "moved: warning: 2 runs of another platform" "$WORK/fake.err"
+    fake 'on this one again' 0 --measure 3 --wisdom "$file.moved"
+    check 'only its own runs count' test "$(calls)" = 0
+    rm "$WORK/fake/platform"
     # an architecture is no field of the description
     mkdir -p "$WORK/edit/arch" && cp "$llama" "$WORK/edit" && cp "$ROOT/models/arch/llama.lua" "$WORK/edit/arch"
     rm -f "$WORK/edit.wisdom"
