@@ -14,9 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 static void one_step(Rt *rt)
 {
@@ -231,16 +228,12 @@ static int be_rank(const RtTrainer *t, const RtFlags *f, const RtSeat *seat)
                       .beta2_power = 1.0};
     rt = (Rt){.rank = rank,
               .world_size = t->world_size,
-              .threads = seat->threads,
               .trainer = t,
               .state = &state};
-#ifdef _OPENMP
-    omp_set_dynamic(0);
-    omp_set_num_threads(seat->threads);
-#endif
     if (rank == 0 && f->command == RT_TRAIN)
         rt_stdout_begin();
-    rt_cores_short_turns();
+    rt_cores_short_turns(); /* before its threads start */
+    rt.threads = rt_cores_team(seat->threads, rank == 0);
     if (f->dry_run)
         meet(&rt, seat->fd);
     else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_cores.c: which cores a rank runs on. In: the CPUs this process may use, the quota
- * of its control groups, flags. Out: the number of threads of a rank, its affinity.
- * Neither affects bits. */
+ * of its control groups, flags, limits of OpenMP. Out: the number of threads of a rank,
+ * its affinity. Neither affects bits. */
 #define _GNU_SOURCE
 #include "job/rt_job.h"
 
@@ -124,6 +124,36 @@ void rt_cores_bind(const RtCores *c, int index, int ranks, int threads)
     for (int i = index * share; i < (index + 1) * share; i++)
         CPU_SET(c->cpu[i], &set);
     sched_setaffinity(0, sizeof set, &set); /* a request: some sandboxes refuse it */
+}
+
+/* OpenMP may start smaller teams than asked for: the threads that they have. Libraries
+ * that ask OpenMP for the number get that one, too. */
+int rt_cores_team(int threads, bool tells)
+{
+    int team = threads;
+#ifdef _OPENMP
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads);
+#pragma omp parallel if (threads > 1)
+#pragma omp single
+    team = omp_get_num_threads();
+    if (team == threads)
+        return team;
+    omp_set_num_threads(team);
+    if (tells) {
+        rt_say(
+            "trainer: note: each rank has %d thread%s, not %d: %s allows no more; raise "
+            "that limit, or pass --threads %d",
+            team, team == 1 ? "" : "s", threads,
+            omp_get_max_active_levels() < 1    ? "OMP_MAX_ACTIVE_LEVELS"
+            : omp_get_thread_limit() < threads ? "OMP_THREAD_LIMIT"
+                                               : "OpenMP",
+            team);
+    }
+#else
+    (void)tells;
+#endif
+    return team;
 }
 
 /* Ranks and threads wait for each other often and briefly. If other programs use the

@@ -138,6 +138,7 @@ typedef struct RtCores {
 } RtCores;
 void rt_cores_find(RtCores *c);
 int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks);
+int rt_cores_team(int threads, bool tells);
 void rt_cores_short_turns(void);
 void rt_cores_bind(const RtCores *c, int index, int ranks, int threads);
 /* Restarts this program if OpenMP would bind or spin as if it had the machine alone. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_test.c: rt_gemm against a plain triple loop in f64, on odd shapes, every layout,
- * dtype and beta; nothing outside C is written; bits equal at 1 to 8 threads, and of a
- * tile wherever it lies; the built-in kernels' rows know nothing of each other. Built
- * once for each library behind rt_gemm; `quick` leaves out the largest shape. */
+ * dtype and beta; nothing outside C is written; bits equal at 1 to 8 threads, where
+ * OpenMP starts fewer than asked for, and of a tile wherever it lies; the built-in
+ * kernels' rows know nothing of each other. Built once for each library behind rt_gemm;
+ * `quick` leaves out the largest shape. */
 #include "rt.h"
 
 #include <math.h>
@@ -215,6 +216,14 @@ static void test_bias_bits(void **state)
     }
 }
 
+/* With `threads`, is the result `first`? */
+static void same_bits(const Case *t, const void *first, int threads)
+{
+    void *other = case_run(t, threads, 1);
+    assert_memory_equal(first, other, (size_t)t->c_elems * dtype_bytes(t->g.out_dtype));
+    free(other);
+}
+
 static void test_bits_over_threads(void **state)
 {
     (void)state;
@@ -231,12 +240,11 @@ static void test_bits_over_threads(void **state)
             Case t = case_make((RtGemmOp)(s % 3), z[0], z[1], z[2], z[3], z[4],
                                dtype_pairs[d][0], dtype_pairs[d][1]);
             void *first = case_run(&t, thread_counts[0], 1);
-            for (int i = 1; i < N_THREADS; i++) {
-                void *other = case_run(&t, thread_counts[i], 1);
-                assert_memory_equal(first, other,
-                                    (size_t)t.c_elems * dtype_bytes(t.g.out_dtype));
-                free(other);
-            }
+            for (int i = 1; i < N_THREADS; i++)
+                same_bits(&t, first, thread_counts[i]);
+            omp_set_max_active_levels(0); /* teams of one, whatever is asked for */
+            same_bits(&t, first, thread_counts[N_THREADS - 1]);
+            omp_set_max_active_levels(1);
             free(first);
             case_free(&t);
         }

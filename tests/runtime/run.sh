@@ -531,6 +531,34 @@ bound_threads() {
         "1 rank x $(nproc) threads?," "$WORK/bound.out"
 }
 
+# limited THREADS [NAME=VALUE...]: $WORK/limited.out, .err of the trainer, in that environment
+limited() {
+    local threads=$1
+    shift
+    env "$@" timeout -k 30 60 "$WORK/limited/trainer" --data "$data" --steps 2 \
+        --weights-hash --threads "$threads" >"$WORK/limited.out" 2>"$WORK/limited.err"
+}
+
+# Where OpenMP starts fewer threads than asked for, they are told, and change no bit: of products
+# that oneDNN would split.
+limited_threads() {
+    local what want
+    generate "$WORK/limited" "$tiny" --set seq=64 && build_trainer "$WORK/limited" ||
+        bad "building the trainer of longer samples" "$WORK/limited.log"
+    limited 1
+    want=$(tail -n 1 "$WORK/limited.out")
+    for what in OMP_THREAD_LIMIT=1 OMP_MAX_ACTIVE_LEVELS=0; do
+        limited 3 $what
+        check "$what: the same weights" test "${want%% *} $(tail -n 1 "$WORK/limited.out")" = \
+            "weights $want"
+        check "$what: one thread is told" grep -q "1 rank x 1 thread," "$WORK/limited.out"
+        check "$what: and why" grep -q "^trainer: note: each rank has 1 thread, not 3: ${what%=*} " \
+            "$WORK/limited.err"
+        limited 1 $what
+        check "$what: no note where one is asked for" test ! -s "$WORK/limited.err"
+    done
+}
+
 # The loops of toy.sh over an emitted trainer: ranks that are killed or stopped at random, faults in
 # the middle of a step.
 emitted_loops() {
@@ -581,6 +609,7 @@ part one one
 part weights:four,one weights
 part waits_of_threads:four,one waits_of_threads
 part bound_threads:four,one bound_threads
+part limited_threads limited_threads
 part masked masked
 part bad_masks:four,masked bad_masks
 part large_vocabulary large_vocabulary
