@@ -140,7 +140,8 @@ typedef struct RtVerdict {
 
 typedef struct RtCheckpoint {
     const char *dir;
-    int lock;      /* descriptor of the folder, rank 0: one run at a time */
+    int folder;    /* its descriptor, rank 0: DIR may become another one */
+    int lock;      /* that one, or .lock's: one run at a time */
     RtFile *files; /* those with tensors, set after set; carried ones; and, while a checkpoint is
                     * written, the small ones */
     int n_files, n_tensor_files, n_lasting_files;
@@ -264,6 +265,8 @@ void rt_best_resumed(Rt *rt); /* does --patience let the run continue? */
 
 /* ---- rt_prune.c ------------------------------------------------------------------ */
 
+/* What is known of a step; NULL: nothing. */
+const RtVerdict *rt_prune_verdict(const RtCheckpoint *c, int64_t step);
 /* Collective: DIR's steps, largest first, as rank 0 finds them; the caller frees them. -1: rank 0
  * has an error. */
 int rt_share_steps(Rt *rt, int64_t **steps);
@@ -380,6 +383,9 @@ bool rt_resume_refuses(Rt *rt, const char *folder, const RtTrainState *s, char *
 /* For rank 0: locks the folder of checkpoints, or waits for its holder: longer if that is on
  * another machine. A signal ends the wait, and the run. */
 bool rt_lock_folder(Rt *rt);
+/* For rank 0, before it changes the folder: is DIR still the one that it locked? Others' answer is
+ * true. */
+bool rt_lock_holds(RtCheckpoint *c);
 /* For --dry-run: could rt_lock_folder lock it? Waits as that does; creates nothing, keeps no lock. */
 bool rt_lock_try(Rt *rt);
 

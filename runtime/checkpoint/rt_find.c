@@ -72,7 +72,7 @@ RtCheckpoint *rt_checkpoint_open(Rt *rt, const char *dir)
     RtCheckpoint *c = calloc(1, sizeof *c);
     if (c != NULL) {
         c->dir = dir;
-        c->lock = -1;
+        c->folder = c->lock = -1;
         c->saved = -1;
         c->writing = -1;
         c->stage = malloc(RT_STAGE_ELEMS * sizeof(double));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_lock.c: one run at a time writes to a folder of checkpoints. In: the folder. Out:
- * its lock, held until the process ends; or who holds it.
+ * its lock, held until the process ends; or who holds it; whether its name still means
+ * it.
  *
  * Two runs in one folder would remove each other's checkpoints. The lock is flock's, on
  * the folder. NFS has locks of ranges instead, which need a file open for writing: there
@@ -87,7 +88,6 @@ static bool open_lock_file(RtCheckpoint *c, int flags)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
     snprintf(path, sizeof path, "%s/.lock", c->dir);
-    close(c->lock);
     c->lock = rt_file_open(path, flags, c->error);
     return c->lock >= 0;
 }
@@ -129,7 +129,7 @@ static bool lock_with(Rt *rt, int flags, bool *own)
     RtCheckpoint *c = rt->state->checkpoint;
     const double begin = rt_clock();
     *own = false;
-    c->lock = rt_file_open(c->dir, O_RDONLY | O_DIRECTORY, c->error);
+    c->folder = c->lock = rt_file_open(c->dir, O_RDONLY | O_DIRECTORY, c->error);
     if (c->lock < 0)
         return false;
     while (flock(c->lock, LOCK_EX | LOCK_NB) != 0) {
@@ -151,14 +151,34 @@ static bool lock_with(Rt *rt, int flags, bool *own)
     return true;
 }
 
+/* The lock moves with the folder, and then another run may have one of that name. */
+bool rt_lock_holds(RtCheckpoint *c)
+{
+    struct stat held, now;
+    if (c->folder < 0)
+        return true;
+    const bool there = stat(c->dir, &now) == 0;
+    if ((!there && errno != ENOENT) || fstat(c->folder, &held) != 0)
+        return rt_file_error(c->error, "stat", c->dir);
+    if (there && now.st_dev == held.st_dev && now.st_ino == held.st_ino)
+        return true;
+    snprintf(
+        c->error, RT_ERROR_BYTES,
+        "%.500s is no longer the folder that this run has locked, which was moved or "
+        "removed: move it back, or pass its new name to --checkpoint",
+        c->dir);
+    return false;
+}
+
 bool rt_lock_folder(Rt *rt)
 {
+    RtCheckpoint *c = rt->state->checkpoint;
     bool own;
     if (!lock_with(rt, O_RDWR | O_CREAT, &own))
         return false;
     if (own)
-        write_words(rt->state->checkpoint->lock);
-    return true;
+        write_words(c->lock);
+    return rt_lock_holds(c); /* it may have been moved during the wait */
 }
 
 bool rt_lock_try(Rt *rt)
@@ -166,9 +186,11 @@ bool rt_lock_try(Rt *rt)
     RtCheckpoint *c = rt->state->checkpoint;
     bool own, can = lock_with(rt, O_RDWR, &own);
     const bool none = own && c->lock < 0 && rt_file_error_is_missing();
-    if (c->lock >= 0)
+    if (c->lock >= 0 && c->lock != c->folder)
         close(c->lock);
-    c->lock = -1;
+    if (c->folder >= 0)
+        close(c->folder);
+    c->folder = c->lock = -1;
     if (!can && none) { /* no run has locked it yet */
         c->error[0] = '\0';
         can = true;

@@ -22,6 +22,11 @@ static RtVerdict *find(const RtCheckpoint *c, int64_t step)
     return NULL;
 }
 
+const RtVerdict *rt_prune_verdict(const RtCheckpoint *c, int64_t step)
+{
+    return find(c, step);
+}
+
 void rt_prune_note(const Rt *rt, int64_t step, bool sound)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -43,7 +48,7 @@ int rt_share_steps(Rt *rt, int64_t **steps)
     int64_t *mine = NULL;
     int count = 0;
     *steps = NULL;
-    if (rt->rank == 0 && c->error[0] == '\0')
+    if (rt->rank == 0 && c->error[0] == '\0' && rt_lock_holds(c))
         count = rt_file_steps(c->dir, &mine, c->error);
     if (rt_first_error(rt) >= 0) {
         free(mine);
@@ -72,7 +77,7 @@ static bool remove_one(RtCheckpoint *c, const char *path, int64_t step)
 {
     char trash[RT_PATH_BYTES];
     rt_file_step_path(trash, c->dir, ".trash-", step);
-    return rt_file_remove_tree(trash, c->error) &&
+    return rt_lock_holds(c) && rt_file_remove_tree(trash, c->error) &&
            (rename(path, trash) == 0 || rt_file_error(c->error, "rename", path)) &&
            rt_file_sync_folder(c->dir, c->error) && rt_file_remove_tree(trash, c->error);
 }

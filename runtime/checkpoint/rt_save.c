@@ -293,12 +293,19 @@ static int write_sets(Rt *rt, const char *folder)
 
 /* ---- 4: the commit --------------------------------------------------------------- */
 
-/* A folder that already has the name did not verify: it is moved aside. */
-static bool move_aside(RtCheckpoint *c, const char *final)
+/* A folder that already has the name did not verify when the run started: it is moved
+ * aside. One that is not known was put there since. */
+static bool move_aside(RtCheckpoint *c, const char *final, int64_t step)
 {
     char aside[RT_PATH_BYTES + 32];
+    const RtVerdict *v = rt_prune_verdict(c, step);
     if (access(final, F_OK) != 0)
         return true;
+    if (v == NULL || v->sound) {
+        snprintf(c->error, sizeof c->error,
+                 "%s is there, and this run did not write it: move it away", final);
+        return false;
+    }
     for (int i = 1; i < 1000; i++) {
         snprintf(aside, sizeof aside, "%s.damaged%d", final, i);
         if (access(aside, F_OK) != 0)
@@ -348,7 +355,8 @@ static bool commit(RtCheckpoint *c, const char *folder, int64_t step)
     snprintf(inner, sizeof inner, "%s/optimizer", folder);
     rt_file_step_path(final, c->dir, "", step);
     return write_manifest(c, folder, step) && rt_file_sync_folder(inner, c->error) &&
-           rt_file_sync_folder(folder, c->error) && move_aside(c, final) &&
+           rt_file_sync_folder(folder, c->error) && rt_lock_holds(c) &&
+           move_aside(c, final, step) &&
            (rename(folder, final) == 0 || rt_file_error(c->error, "rename", folder)) &&
            rt_file_sync_folder(c->dir, c->error);
 }
@@ -361,9 +369,9 @@ static bool give_up(Rt *rt, int64_t step, const char *folder, int who)
     RtCheckpoint *c = rt->state->checkpoint;
     char why[RT_ERROR_BYTES], ignored[RT_ERROR_BYTES];
     memcpy(why, c->error, sizeof why);
-    c->error[0] = '\0';
-    if (rt->rank == 0)
+    if (rt->rank == 0 && rt_lock_holds(c))
         rt_file_remove_tree(folder, ignored);
+    c->error[0] = '\0';
     drop_small_files(c);
     rt_due_fails(rt);
     rt_first_error(rt); /* it is removed */
@@ -395,7 +403,7 @@ bool rt_save_write(Rt *rt, int64_t step)
     const double begin = rt_clock(); /* a later save does not wait for digests */
     rt_due_writes(rt);
     add_small_files(rt);
-    if (rt->rank == 0 && c->error[0] == '\0')
+    if (rt->rank == 0 && c->error[0] == '\0' && rt_lock_holds(c))
         create_folder(c, folder);
     if ((who = rt_first_error(rt)) >= 0)
         return give_up(rt, step, folder, who);

@@ -305,6 +305,47 @@ locks() {
     check 'a file that is locked names its holder' grep -q "^$(uname -n) [0-9]*$" "$fck/.lock"
 }
 
+# paused COMMAND...: runs it while a run is stopped, after the first of its saves in $fck at steps 60,
+# 120 and 180, long before the second; $WORK/paused.err of that run, its exit code in paused_code.
+paused() {
+    local job
+    fault_begin
+    timeout 60 "$WORK/fault1/trainer" --data "$data" --threads 1 --quiet --checkpoint "$fck" --resume \
+        --steps 180 --checkpoint-every 60 --keep 2 >"$WORK/paused.out" 2>"$WORK/paused.err" &
+    job=$!
+    timeout 30 bash -c "until [ -e '$fck/step-00000060' ]; do sleep 0.02; done"
+    pkill -STOP -g "$job" # timeout's group: the trainer and its rank
+    "$@"
+    pkill -CONT -g "$job"
+    wait "$job"
+    paused_code=$?
+}
+
+# A folder that moves takes its lock along: another run may have one of that name by now.
+replaced() {
+    mv "$fck" "$WORK/moved.ck"
+    cp -r "$WORK/base.ck" "$fck" && trainer_on fault1 180 --checkpoint-every 60
+    check 'a run in a new folder of that name' test $? = 0
+    files_of "$fck" >"$WORK/replaced.files"
+}
+moved() {
+    rm -rf "$WORK/moved.ck"
+    paused replaced
+    check 'a run whose folder was moved: code 1' test $paused_code = 1
+    check 'with a word' grep -q "error: no checkpoint of step .*: $fck is no longer the folder that this run has locked" \
+        "$WORK/paused.err"
+    check 'another one of that name stays as it was' diff "$WORK/replaced.files" <(files_of "$fck")
+    check 'its own, too' "$WORK/fault1/trainer" verify "$WORK/moved.ck"
+    paused mv "$fck" "$WORK/gone.ck"
+    check 'a run whose folder is gone: code 1' test $paused_code = 1
+    check 'with the same word' grep -q 'is no longer the folder that this run has locked' "$WORK/paused.err"
+    paused cp -r "$WORK/base.ck/step-00000001" "$fck/step-00000120"
+    check 'a step that someone puts there: code 1' test $paused_code = 1
+    check 'with a word' grep -q 'no checkpoint of step 120: .*/step-00000120 is there, and this run did not write it' \
+        "$WORK/paused.err"
+    check 'it stays as it was' diff -r "$WORK/base.ck/step-00000001" "$fck/step-00000120"
+}
+
 # ---- config.json --------------------------------------------------------------------------------------------
 
 # config_of LUA: what the architecture's config returns
@@ -340,4 +381,5 @@ part wrong_weights:families wrong_weights
 part odd_filesystems:families,first_checkpoint odd_filesystems
 part pruned_meanwhile:families,first_checkpoint pruned_meanwhile
 part locks:families,first_checkpoint locks
+part moved:first_checkpoint moved
 part configs:families configs
