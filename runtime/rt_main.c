@@ -226,10 +226,7 @@ static int be_rank(const RtTrainer *t, const RtFlags *f, const RtSeat *seat)
                       .loss_scale = t->loss_scale.init,
                       .beta1_power = 1.0,
                       .beta2_power = 1.0};
-    rt = (Rt){.rank = rank,
-              .world_size = t->world_size,
-              .trainer = t,
-              .state = &state};
+    rt = (Rt){.rank = rank, .world_size = t->world_size, .trainer = t, .state = &state};
     if (rank == 0 && f->command == RT_TRAIN)
         rt_stdout_begin();
     rt_cores_short_turns(); /* before its threads start */
@@ -361,6 +358,8 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     RtFlags flags;
     hold_standard_streams();
     rt_say_begin(NULL, rt_colors(RT_COLOR_AUTO, STDERR_FILENO));
+    if (!rt_limits_stack())
+        return RT_EXIT_ERROR;
     signal(SIGXFSZ, SIG_IGN); /* a file size limit becomes an error of write() */
     int rc = rt_flags_parse(&flags, trainer, argc, argv);
     if (rc < 0) {

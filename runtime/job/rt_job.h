@@ -94,6 +94,9 @@ int64_t rt_limits_memory_bytes(const char *root); /* left now; INT64_MAX: unlimi
 int rt_limits_cpus(const char *root);             /* per period; INT_MAX: unlimited */
 /* Text for the errno of a mapping: ENOMEM may mean that there are too many of them. */
 const char *rt_limits_map_error(const char *root, int reason);
+/* After the report of a crash: which `ulimit` it may come from, or "". */
+const char *rt_limits_crash(void);
+bool rt_limits_stack(void); /* false: too small, and this was reported */
 /* The number after the first `word` that starts a line; -1: there is none. */
 int64_t rt_limits_number(const char *path, const char *word);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_limits.c: limits of this process. In: /proc/self/cgroup, which names its control
  * groups; /proc/self/mountinfo, which says where they are mounted; their files; the list
- * of mappings. Out: the memory and CPUs that are left; why a mapping failed.
+ * of mappings; what a shell's `ulimit` set. Out: the memory and CPUs that are left; why a
+ * mapping failed, or a rank may have crashed.
  *
  * A limit may be set on the group of this process or on any group above it, and all of
  * them count: Slurm and systemd limit groups below the mount, and a container that shares
@@ -14,6 +15,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* One number of a group: the smaller one stays in *least. */
 typedef void Look(const char *folder, bool v2, int64_t *least);
@@ -214,4 +216,44 @@ const char *rt_limits_map_error(const char *root, int reason)
              "it, or use fewer, larger files",
              strerror(reason), most);
     return text;
+}
+
+/* ---- ulimit ---------------------------------------------------------------------- */
+
+/* Libraries do not check all their allocations, and a stack that is full is no error. */
+const char *rt_limits_crash(void)
+{
+    static const struct {
+        int limit;
+        char letter;
+        rlim_t usual;
+    } all[] = {{RLIMIT_AS, 'v', RLIM_INFINITY},
+               {RLIMIT_DATA, 'd', RLIM_INFINITY},
+               {RLIMIT_STACK, 's', 8 << 20}};
+    static char text[160];
+    struct rlimit r;
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (getrlimit(all[i].limit, &r) != 0 || r.rlim_cur >= all[i].usual)
+            continue;
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s -%c %llu",
+                               at == 0 ? "; does it need more than `ulimit" : "",
+                               all[i].letter, (unsigned long long)r.rlim_cur / 1024);
+    }
+    if (at == 0)
+        return "";
+    snprintf(text + at, sizeof text - at, "` allows?");
+    return text;
+}
+
+bool rt_limits_stack(void)
+{
+    enum { LEAST_KIB = 256 }; /* attention keeps its tiles there */
+    struct rlimit r;
+    if (getrlimit(RLIMIT_STACK, &r) != 0 || r.rlim_cur / 1024 >= LEAST_KIB)
+        return true;
+    rt_say("trainer: error: `ulimit -s` allows a stack of %llu KiB, and ranks need at "
+           "least %d: raise it, 8192 is usual",
+           (unsigned long long)r.rlim_cur / 1024, LEAST_KIB);
+    return false;
 }

@@ -139,7 +139,8 @@ static void ended(RtJob *job, int rank, int status)
                         strsignal(n), where(job, rank, at, sizeof at),
                         n == SIGKILL  ? "; out of memory, unless it was sent on purpose"
                         : n == SIGBUS ? "; did a data file shrink, or memory run out?"
-                                      : "");
+                        : n == SIGSEGV || n == SIGABRT ? rt_limits_crash()
+                                                       : "");
         }
     } else {
         const int code = WEXITSTATUS(status);

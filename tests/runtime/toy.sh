@@ -242,6 +242,14 @@ toy_suspended() {
     fi
 }
 
+# A crash that a limit may have caused names it; a stack that is too small is refused.
+toy_limits() {
+    toy_fails 'a crash under a limit' 134 'signal 6 .*; does it need more than `ulimit -d 100000000` allows\?$' \
+        env TOY_FAULT=abort:1:2 prlimit --data=102400000000: "$WORK/toy4" --data "$data" --steps 2000
+    toy_fails 'a small stack' 1 '`ulimit -s` allows a stack of 128 KiB, and ranks need at least 256' \
+        prlimit --stack=131072: "$WORK/toy4" --data "$data" --steps 2
+}
+
 # What the caller has the job ignore, it ignores: nohup and a terminal that closes.
 toy_nohup() {
     local pid rank code children
@@ -528,7 +536,7 @@ toy_parts() {
     part toy_faults:toy toy_all_faults
     part toy_kills:toy toy_all_kills
     local name
-    for name in tells lingers suspended nohup joined join_refused door disagreements openmp; do
+    for name in tells limits lingers suspended nohup joined join_refused door disagreements openmp; do
         part toy_$name:toy toy_$name
     done
     part toy_allocations:toy check "a step allocates nothing" toy_allocations
