@@ -196,7 +196,9 @@ static void restart(const RtCores *c, char **argv)
         sched_setaffinity(0, sizeof set, &set);
     setenv("RT_FITTED", "1", 1);
     fflush(NULL);
+    rt_signals_hold(true);
     execv("/proc/self/exe", argv); /* without /proc: slower, but correct */
+    rt_signals_hold(false);
 }
 
 static void unbind(void)

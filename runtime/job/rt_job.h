@@ -132,6 +132,8 @@ static inline FILE *rt_words(const Rt *rt)
 enum { RT_MAX_SIGNALS = 80 };
 int rt_signals_asking(int *numbers);
 void rt_signals_early(void);
+/* Exec drops handlers, not blocked signals: they wait until this program has handlers again. */
+void rt_signals_hold(bool hold);
 
 /* The ranks' share of the cores this process may use. */
 typedef struct RtCores {

@@ -57,6 +57,20 @@ static void end_early(int n)
     _exit(RT_EXIT_AGAIN);
 }
 
+/* Those that end_early handles. */
+static void change_mask(int how)
+{
+    struct sigaction now;
+    int numbers[RT_MAX_SIGNALS];
+    sigset_t set;
+    const int n = rt_signals_asking(numbers);
+    sigemptyset(&set);
+    for (int i = 0; i < n; i++)
+        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler == end_early)
+            sigaddset(&set, numbers[i]);
+    sigprocmask(how, &set, NULL);
+}
+
 void rt_signals_early(void)
 {
     const struct sigaction end = {.sa_handler = end_early};
@@ -64,4 +78,10 @@ void rt_signals_early(void)
     const int n = rt_signals_asking(numbers);
     for (int i = 0; i < n; i++)
         sigaction(numbers[i], &end, NULL);
+    change_mask(SIG_UNBLOCK);
+}
+
+void rt_signals_hold(bool hold)
+{
+    change_mask(hold ? SIG_BLOCK : SIG_UNBLOCK);
 }

@@ -148,6 +148,15 @@ early() {
     wait "$job"
     check "a signal before ranks start: 75" test $? = 75
     check "and it is told" grep -q 'a signal came before the first step: run it again' "$WORK/ends.err"
+    # one between the exec of a trainer that fits OpenMP's settings and its main
+    printf '%s\n' '#include <signal.h>' '#include <stdlib.h>' '__attribute__((constructor)) static void f(void)' \
+        '{ if (getenv("RT_FITTED")) raise(SIGUSR1); }' >"$WORK/usr1.c"
+    cc -shared -fPIC "$WORK/usr1.c" -o "$WORK/usr1.so" || bad "usr1.c does not compile"
+    env --default-signal -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY LD_PRELOAD="$WORK/usr1.so" \
+        "$WORK/fault1/trainer" --data "$data" --steps 9 --threads 2 --checkpoint "$ends" \
+        >"$WORK/ends.out" 2>"$WORK/ends.err"
+    check "a signal while the trainer restarts itself: 75" test $? = 75
+    check "and it is told" grep -q 'a signal came before the first step: run it again' "$WORK/ends.err"
     rm -rf "$ends" "$WORK/ends.jsonl"
     run fault1 2 --checkpoint "$ends" --log "$WORK/ends.jsonl"
     IO_DIR=$ends IO_AT=0 IO_ACT=stop LD_PRELOAD=$io ends_start 1 1000000 --resume
