@@ -217,8 +217,8 @@ static void gemm_run(const RtGemm *g, const void *a, const void *b, const void *
             .thread = thread,
             .scratch = gemms.scratch + thread * gemms.scratch_bytes,
         };
-        /* A team of one is no active region, and libraries would split the tile among
-         * threads. This lasts until the region ends. */
+        /* In a team of one the region is not active, and libraries would split the tile
+         * among threads. This lasts until the region ends. */
         omp_set_num_threads(1);
         gemm_tile(p, &t);
         if (bias != NULL)

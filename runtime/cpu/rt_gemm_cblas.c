@@ -147,7 +147,8 @@ const char *rt_cblas_name(void)
     return name;
 }
 
-/* OpenBLAS 0.3.21 runs SSE3 on a processor that is newer than itself, at a quarter of the rate. */
+/* OpenBLAS 0.3.21 runs SSE3 on a processor that is newer than itself, at a quarter of the
+ * rate. */
 const char *rt_cblas_slow_kernels(void)
 {
 #if defined(__AVX2__)

@@ -43,10 +43,11 @@ void rt_start_warn(const RtTrainer *t)
 {
     const char *slow = rt_gemm_slow_kernels();
     if (slow != NULL) {
-        rt_say("trainer: warning: OpenBLAS does not know this processor and takes its slow "
-               "kernels for %s: OPENBLAS_CORETYPE=Haswell chooses those for AVX2, make "
-               "GEMM=builtin needs no library",
-               slow);
+        rt_say(
+            "trainer: warning: OpenBLAS does not know this processor and takes its slow "
+            "kernels for %s: OPENBLAS_CORETYPE=Haswell chooses those for AVX2, make "
+            "GEMM=builtin needs no library",
+            slow);
     }
     const int64_t need = t->world_size * (t->symmetric_bytes + t->local_bytes);
     const int64_t free_bytes = rt_host_free_bytes();

@@ -220,7 +220,7 @@ const char *rt_limits_map_error(const char *root, int reason)
 
 /* ---- ulimit ---------------------------------------------------------------------- */
 
-/* Libraries do not check all their allocations, and a stack that is full is no error. */
+/* Libraries do not check all their allocations, and a full stack gives no error. */
 const char *rt_limits_crash(void)
 {
     static const struct {
