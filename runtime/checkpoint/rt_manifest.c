@@ -9,7 +9,9 @@
  *    ...
  *    end 0123456789abcdef         the hash of every byte before this line
  *
- * rt_chunks.c defines the hash of a file, which does not depend on ranks. */
+ * The last line has this form in every format, also in later ones: where its hash fails,
+ * the first line is damaged like any other, and names no newer format. rt_chunks.c
+ * defines the hash of a file, which does not depend on ranks. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <errno.h>
@@ -139,18 +141,19 @@ bool rt_manifest_read(RtManifest *m, const char *folder, char *error)
     char *text = rt_file_load(path, 16 << 20, &bytes, error);
     if (text == NULL)
         return false;
-    if (is_newer(text, path, error)) {
-        free(text);
-        return false;
-    }
     const int64_t body = bytes - TAIL;
     bool ok = body > 0;
     if (ok) {
         snprintf(tail, sizeof tail, "end %016llx\n",
                  (unsigned long long)rt_hash64(text, (size_t)body, 2));
-        errno = 0;
-        ok = memcmp(tail, text + body, TAIL) == 0 && read_lines(m, text, text + body);
+        ok = memcmp(tail, text + body, TAIL) == 0;
     }
+    if (ok && is_newer(text, path, error)) {
+        free(text);
+        return false;
+    }
+    errno = 0;
+    ok = ok && read_lines(m, text, text + body);
     free(text);
     if (!ok && body > 0 && m->n_files == 0 && errno == ENOMEM)
         return rt_file_error(error, "allocate memory for", path);

@@ -141,10 +141,18 @@ file model.safetensors 4611686018427387904 0123456789abcdef' 'file ../../x 3 012
     verify_again
 }
 
-# A format of later days is no damage: no older checkpoint is taken for it.
+# A format of later days is no damage: no older checkpoint is taken for it. A damaged MANIFEST is, whatever
+# format it names.
 newer_format() {
     local d=$vck/step-00000002
+    sed -i '1s/2/3/' "$d/MANIFEST"
+    timeout 60 "$verifier" --data "$data" --threads 1 --quiet --checkpoint "$vck" --resume --steps 2 \
+        >"$WORK/newer.out" 2>"$WORK/newer.err" </dev/null
+    check "a changed digit of the format is damage: the step before is taken" test $? = 0 -a \
+        "$(grep -c 'step-00000002 is skipped: .*MANIFEST is not what was written$' "$WORK/newer.err")" = 1
+    verify_again
     printf 'fsdpgen checkpoint 3\nstep 2\nsomething else\n' >"$d/MANIFEST"
+    printf 'end %s\n' "$("$BUILD/tests/checkpoint/checkpoint_hash64" <"$d/MANIFEST")" >>"$d/MANIFEST"
     check "verify: a newer format" verifies 1 'MANIFEST is of format 3, and this trainer reads formats 1 to 2' "$vck"
     check "ls: the same" bash -c "'$verifier' ls '$vck' | grep -q 'is of format 3'"
     timeout 60 "$verifier" --data "$data" --threads 1 --quiet --checkpoint "$vck" --resume --steps 3 \
