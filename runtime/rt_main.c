@@ -91,7 +91,7 @@ static void open_data(Rt *rt)
     rt_eval_open(rt);
     rt_digest_open(rt);
     if (rt->rank == 0)
-        rt_data_spare(rt);
+        rt_data_spare(rt, rt_outputs_fail, rt);
 }
 
 /* Sets up this rank's memory; then all ranks are present, with equal builds and flags. */
@@ -118,10 +118,8 @@ static void prepare(Rt *rt, int fd)
 {
     RtState *st = rt->state;
     meet(rt, fd);
-    if (rt->rank == 0) {
+    if (rt->rank == 0)
         rt_outputs_check(rt);
-        rt_outputs_spare(rt);
-    }
     rt_events_check(rt);
     if (st->flags.calibrate != NULL) {
         rt->trainer->setup(rt);
@@ -288,15 +286,9 @@ static bool check_input(const RtTrainer *t, const RtFlags *f, char *error)
  * old one and the new one. */
 static bool is_folder_whole(void)
 {
-    static const char mark[] = ".fsdpgen-unfinished";
-    char path[4096];
-    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof mark);
-    path[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(path, '/');
-    if (slash == NULL)
-        return true;
-    memcpy(slash + 1, mark, sizeof mark);
-    if (access(path, F_OK) != 0)
+    char path[PATH_MAX];
+    if (!rt_file_beside_trainer(path, sizeof path, ".fsdpgen-unfinished") ||
+        access(path, F_OK) != 0)
         return true;
     rt_say("trainer: error: %s: fsdpgen is writing this folder, or was stopped while it "
            "did: run it again, then make",

@@ -182,8 +182,13 @@ static void check_memory(RtDry *d)
     }
 }
 
+/* Once, if it is found in two ways. */
 static void add_output(void *ctx, const char *why)
 {
+    const RtDry *d = ctx;
+    for (int i = 0; i < d->n_rows; i++)
+        if (strcmp(d->row[i].text, why) == 0)
+            return;
     rt_dry_add(ctx, "output", RT_DRY_PROBLEM, "%s", why);
 }
 
@@ -191,6 +196,8 @@ static void check_outputs(RtDry *d)
 {
     const int before = d->problems;
     const int n = rt_outputs_try(d->flags, add_output, d);
+    if (d->rt.state->digests != NULL)
+        rt_data_spare(&d->rt, add_output, d);
     if (n > 0 && d->problems == before)
         rt_dry_add(d, "output", RT_DRY_OK, "%d file%s may be written", n, plural(n));
 }

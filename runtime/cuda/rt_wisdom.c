@@ -38,7 +38,7 @@ enum { KEY_BYTES = 320, MAX_CHOICES = 1024, WORDS = 8, LINE_BYTES = 512 };
 static const long max_bytes = 4 << 20;
 
 static struct {
-    char path[1024];
+    char path[PATH_MAX];
     RtChoice *choices;
     int n;
     char name[64];
@@ -59,20 +59,6 @@ static void key_of(const Rt *rt, char *key)
              runtime, (long long)rt->trainer->library_bytes);
 }
 
-static void find_path(const RtFlags *f)
-{
-    static const char name[] = "kernels.wis";
-    if (f->kernels != NULL) {
-        snprintf(wisdom.path, sizeof wisdom.path, "%s", f->kernels);
-        return;
-    }
-    const ssize_t n =
-        readlink("/proc/self/exe", wisdom.path, sizeof wisdom.path - sizeof name);
-    wisdom.path[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(wisdom.path, '/');
-    strcpy(slash != NULL ? slash + 1 : wisdom.path, name);
-}
-
 /* NULL: the file does not exist. */
 static char *read_text(const Rt *rt)
 {
@@ -85,16 +71,17 @@ static char *read_text(const Rt *rt)
     if (text == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     if (memchr(text, '\0', (size_t)bytes) != NULL)
-        rt_fail(rt, RT_EXIT_ERROR, "%s: this is not text", wisdom.path);
+        rt_fail(rt, RT_EXIT_ERROR, "%.500s: this is not text", wisdom.path);
     return text;
 }
 
 static _Noreturn void damaged(const Rt *rt, const char *why)
 {
-    rt_fail(rt, RT_EXIT_ERROR,
-            "%s is damaged: %s; run trainer --tune-kernels again with the file removed, "
-            "or continue without it",
-            wisdom.path, why);
+    rt_fail(
+        rt, RT_EXIT_ERROR,
+        "%.500s is damaged: %s; run trainer --tune-kernels again with the file removed, "
+        "or continue without it",
+        wisdom.path, why);
 }
 
 static bool is_older(const char *text)
@@ -108,17 +95,18 @@ static void check_text(const Rt *rt, char *text)
     uint64_t hash = 0;
     char again[32];
     if (is_older(text)) {
-        rt_fail(rt, RT_EXIT_ERROR,
-                "%s was written by an older trainer, whose products did not state their "
-                "alignment (\"%.17s\"); run trainer --tune-kernels again, or continue "
-                "without the file",
-                wisdom.path, OLDER_LINE);
-    }
-    if (strncmp(text, FIRST_LINE, strlen(FIRST_LINE)) != 0) {
         rt_fail(
             rt, RT_EXIT_ERROR,
-            "%s does not begin as a file of this trainer's algorithms does (\"%.17s\")",
-            wisdom.path, FIRST_LINE);
+            "%.500s was written by an older trainer, whose products did not state their "
+            "alignment (\"%.17s\"); run trainer --tune-kernels again, or continue "
+            "without the file",
+            wisdom.path, OLDER_LINE);
+    }
+    if (strncmp(text, FIRST_LINE, strlen(FIRST_LINE)) != 0) {
+        rt_fail(rt, RT_EXIT_ERROR,
+                "%.500s does not begin as a file of this trainer's algorithms does "
+                "(\"%.17s\")",
+                wisdom.path, FIRST_LINE);
     }
     char *end = strstr(text, "\nend ");
     if (end == NULL || sscanf(end + 5, "%16" SCNx64, &hash) != 1)
@@ -210,13 +198,17 @@ void rt_wisdom_open(Rt *rt)
 {
     const RtFlags *f = &rt->state->flags;
     char other[KEY_BYTES] = "none", key[KEY_BYTES];
-    find_path(f);
+    if (!rt_kernels_path(f, NULL, wisdom.path)) {
+        rt_fail(rt, RT_EXIT_ERROR, "--kernels %.200s...: %s: name it by a shorter path",
+                f->kernels, strerror(ENAMETOOLONG));
+    }
     if (f->tune_kernels) /* its contents do not matter */
         return;
     char *text = read_text(rt);
     if (text == NULL) {
         if (f->kernels != NULL)
-            rt_fail(rt, RT_EXIT_ERROR, "--kernels %s: there is no such file", f->kernels);
+            rt_fail(rt, RT_EXIT_ERROR, "--kernels %.500s: there is no such file",
+                    f->kernels);
         return;
     }
     check_text(rt, text);
@@ -224,9 +216,10 @@ void rt_wisdom_open(Rt *rt)
         snprintf(wisdom.name, sizeof wisdom.name, "tuned %016" PRIx64, hash_choices());
     } else if (rt->rank == 0) {
         key_of(rt, key);
-        rt_say("trainer: warning: %s was made for %s, this is %s: the library's first "
-               "algorithms are taken; --tune-kernels adds what is missing",
-               wisdom.path, other, key);
+        rt_say(
+            "trainer: warning: %.500s was made for %s, this is %s: the library's first "
+            "algorithms are taken; --tune-kernels adds what is missing",
+            wisdom.path, other, key);
     }
     free(text);
 }
@@ -354,18 +347,18 @@ void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
     for (int i = 0; i < n; i++)
         say_choice(&o, &choices[i]);
     if (kept + n > MAX_CHOICES) {
-        rt_fail(
-            rt, RT_EXIT_ERROR,
-            "%s: more than %d products of one GPU: give this trainer a file of its own "
-            "with --kernels",
-            wisdom.path, MAX_CHOICES);
+        rt_fail(rt, RT_EXIT_ERROR,
+                "%.500s: more than %d products of one GPU: give this trainer a file of "
+                "its own "
+                "with --kernels",
+                wisdom.path, MAX_CHOICES);
     }
     say(&o, "end %016" PRIx64 "\n", rt_hash64(o.text, o.bytes, 3));
     const bool begun = rt_output_begin(&out, wisdom.path, NULL);
     if (begun)
         fwrite(o.text, 1, o.bytes, out.f);
     if (!begun || !rt_output_end(rt, &out)) {
-        rt_fail(rt, RT_EXIT_ERROR, "%s cannot be written: %s", wisdom.path,
+        rt_fail(rt, RT_EXIT_ERROR, "%.500s cannot be written: %s", wisdom.path,
                 rt_output_reason());
     }
     if (lock >= 0)

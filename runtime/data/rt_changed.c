@@ -130,11 +130,12 @@ void rt_changed_epoch(Rt *rt)
     }
 }
 
-void rt_data_spare(const Rt *rt)
+void rt_data_spare(const Rt *rt, RtTell *tell, void *ctx)
 {
     const RtDigests *d = rt->state->digests;
     for (int i = 0; i < d->n_parts; i++) {
         const RtIdentity *is = &d->part[i].map->is;
-        rt_outputs_spare_file(rt, d->part[i].flag, is->device, is->inode);
+        rt_outputs_spare(&rt->state->flags, d->part[i].flag, is->device, is->inode, tell,
+                         ctx);
     }
 }

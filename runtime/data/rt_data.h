@@ -4,6 +4,7 @@
 #ifndef RT_DATA_H
 #define RT_DATA_H
 
+#include "job/rt_out.h"
 #include "rt_private.h"
 
 /* ---- rt_data.c, rt_tokens.c ------------------------------------------------------ */
@@ -58,8 +59,8 @@ void rt_changed_check(Rt *rt);
 void rt_changed_epoch(Rt *rt);
 /* If a file is truncated during the run, names it. */
 void rt_changed_watch(const Rt *rt);
-/* Ends the run if one of its outputs is a file that it reads, even with --force. */
-void rt_data_spare(const Rt *rt);
+/* Reports each output that is a file of the data, even with --force. */
+void rt_data_spare(const Rt *rt, RtTell *tell, void *ctx);
 /* Collective: a rank with other files than rank 0 fails. */
 void rt_agree_data(Rt *rt, const char *flag, const RtTokens *d);
 

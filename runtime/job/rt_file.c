@@ -102,7 +102,7 @@ bool rt_file_read(int fd, const char *path, void *data, int64_t bytes, int64_t a
         if (n < 0)
             return rt_file_error(error, "read", path);
         if (n == 0) {
-            snprintf(error, RT_ERROR_BYTES, "read %s: it ends at byte %lld", path,
+            snprintf(error, RT_ERROR_BYTES, "read %.600s: it ends at byte %lld", path,
                      (long long)at);
             errno = ENODATA;
             return false;
@@ -228,8 +228,8 @@ char *rt_file_load(const char *path, int64_t most, int64_t *bytes, char *error)
     if (fd < 0)
         return NULL;
     if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size > most) {
-        snprintf(error, RT_ERROR_BYTES, "%s is not a file of at most %lld bytes", path,
-                 (long long)most);
+        snprintf(error, RT_ERROR_BYTES, "%.600s is not a file of at most %lld bytes",
+                 path, (long long)most);
     } else if ((text = malloc((size_t)s.st_size + 1)) == NULL) {
         errno = ENOMEM;
         rt_file_error(error, "allocate memory for", path);
@@ -336,4 +336,13 @@ bool rt_file_clean(const char *dir, char *error)
     }
     closedir(d);
     return ok;
+}
+
+bool rt_file_beside_trainer(char *path, size_t bytes, const char *name)
+{
+    const size_t room = bytes - strlen(name);
+    const ssize_t n = readlink("/proc/self/exe", path, room);
+    char *slash = n > 0 && (size_t)n < room ? memrchr(path, '/', (size_t)n) : NULL;
+    strcpy(slash != NULL ? slash + 1 : path, name);
+    return slash != NULL;
 }

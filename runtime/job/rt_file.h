@@ -67,6 +67,8 @@ char *rt_file_load(const char *path, int64_t most, int64_t *bytes, char *error);
 /* The steps of DIR/step-%08d, largest first; -1: unreadable. The caller frees them. */
 int rt_file_steps(const char *dir, int64_t **steps, char *error);
 int64_t rt_file_step_of(const char *path); /* the step in its name; -1: none */
+/* A file in the folder of this program. False: its folder is unknown, and path is the name. */
+bool rt_file_beside_trainer(char *path, size_t bytes, const char *name);
 /* A step's folder: DIR/PREFIXstep-00000012, "" the final one. False: too long. */
 bool rt_file_step_path(char *path, const char *dir, const char *prefix, int64_t step);
 

@@ -40,13 +40,17 @@ ssize_t rt_stream_send(Rt *rt, int fd, const char *text, size_t bytes, bool wait
 /* For the first rank, before anything is computed: can --log, --stats and similar flags write where
  * they should? If not, the run ends. */
 void rt_outputs_check(Rt *rt);
+typedef void RtTell(void *ctx, const char *why);
+void rt_outputs_fail(void *rt, const char *why); /* the first problem ends the run */
 /* Without a run: reports each that cannot. Returns how many flags name a file. */
-int rt_outputs_try(const RtFlags *f, void (*tell)(void *ctx, const char *why), void *ctx);
-/* Even with --force, a file that the run reads is never overwritten. Checks the files that flags
- * name; and a file that --FLAG reads. */
-void rt_outputs_spare(const Rt *rt);
-void rt_outputs_spare_file(const Rt *rt, const char *flag, uint64_t device,
-                           uint64_t inode);
+int rt_outputs_try(const RtFlags *f, RtTell *tell, void *ctx);
+/* Even with --force, a file that the run reads is never overwritten: reports flags that name this
+ * one, which --FLAG reads. */
+void rt_outputs_spare(const RtFlags *f, const char *flag, uint64_t device, uint64_t inode,
+                      RtTell *tell, void *ctx);
+/* The file of algorithms, by --kernels or beside the trainer; or the file `beside` it. False: the
+ * path is too long. */
+bool rt_kernels_path(const RtFlags *f, const char *beside, char path[PATH_MAX]);
 
 /* Opens a device or a pipe, whose writes do not wait; says so if a pipe has no reader yet. -1 with
  * errno. */

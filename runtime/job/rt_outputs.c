@@ -3,10 +3,11 @@
  * paths. Out: those files; or, before anything is computed, what is wrong with a path.
  *
  * An existing file is overwritten if it is empty or starts like a file of that flag;
- * any other file belongs to someone else, and stays unless --force is given. Devices
- * and pipes are accepted. Files that are written in one go are either complete or
- * unchanged. */
+ * any other file belongs to someone else, and stays unless --force is given. Files of
+ * checkpoints and files that the run reads stay even then. Devices and pipes are
+ * accepted. Files that are written in one go are either complete or unchanged. */
 #include "job/rt_door.h"
+#include "job/rt_file.h"
 #include "job/rt_out.h"
 
 #include <ctype.h>
@@ -65,11 +66,6 @@ static bool is_ours(const char *path, const char *begins, bool *read_it)
 }
 
 /* ---- may it be written? ---------------------------------------------------------- */
-
-static _Noreturn void refuse(const Rt *rt, const Named *n, const char *why)
-{
-    rt_fail(rt, RT_EXIT_ERROR, "--%s %.*s: %s", n->flag, 500, n->path, why);
-}
 
 static bool wrong(const Named *n, const char *why, char *error)
 {
@@ -221,8 +217,86 @@ static bool is_data(const char *word, const struct stat *file)
     return found;
 }
 
-/* The flag that reads the file; NULL: none. --force does not replace it. */
-static const char *read_by(const RtFlags *f, const char *path, const struct stat *file)
+/* ---- does it stay even with --force? --------------------------------------------- */
+
+static bool has_manifest(const char *folder)
+{
+    char path[PATH_MAX + RT_NAME_BYTES];
+    struct stat s;
+    bool read_it;
+    return snprintf(path, sizeof path, "%s/MANIFEST", folder) < (int)sizeof path &&
+           stat(path, &s) == 0 && S_ISREG(s.st_mode) &&
+           is_ours(path, "fsdpgen checkpoint #\n", &read_it);
+}
+
+/* Is the folder a checkpoint? By its name, beside others, also one that is damaged or is
+ * being written. */
+static bool is_checkpoint(const char *folder)
+{
+    const char *name = strrchr(folder, '/') + 1;
+    char dir[PATH_MAX], step[PATH_MAX + RT_NAME_BYTES], ignored[RT_ERROR_BYTES];
+    int64_t *steps;
+    bool found = has_manifest(folder);
+    if (found || (rt_file_step_of(folder) < 0 && !rt_file_is_rest(name)))
+        return found;
+    snprintf(dir, sizeof dir, "%.*s", (int)(name - folder), folder);
+    const int n = rt_file_steps(dir, &steps, ignored);
+    for (int i = 0; i < n && !found; i++) {
+        snprintf(step, sizeof step, "%sstep-%08lld", dir, (long long)steps[i]);
+        found = has_manifest(step);
+    }
+    free(steps);
+    return found;
+}
+
+/* Does the name lead to a file in a checkpoint, STEP/FILE or STEP/optimizer/FILE? */
+static bool is_in_checkpoint(const char *path)
+{
+    char at[PATH_MAX], *slash;
+    bool found = false;
+    if (realpath(path, at) == NULL)
+        return false;
+    for (int i = 0; i < 2 && !found && (slash = strrchr(at, '/')) > at; i++) {
+        *slash = '\0';
+        found = is_checkpoint(at);
+    }
+    return found;
+}
+
+bool rt_kernels_path(const RtFlags *f, const char *beside, char path[PATH_MAX])
+{
+    if (f->kernels == NULL)
+        rt_file_beside_trainer(path, PATH_MAX, "kernels.wis");
+    else if (snprintf(path, PATH_MAX, "%s", f->kernels) >= PATH_MAX)
+        return false;
+    char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    const int room = (int)(path + PATH_MAX - name);
+    return beside == NULL || snprintf(name, (size_t)room, "%s", beside) < room;
+}
+
+/* Why the file stays; NULL: the flags' files may replace it. */
+static const char *stays(const RtFlags *f, const char *path)
+{
+    if (is_of(path, f->init, true))
+        return "--init reads that file: name another one";
+    if (is_of(path, f->secret, true))
+        return "--secret reads that file: name another one";
+#ifdef RT_CUDA
+    char kernels[PATH_MAX];
+    if (rt_kernels_path(f, NULL, kernels) && is_of(path, kernels, true))
+        return "--kernels reads that file: name another one";
+    if (rt_kernels_path(f, "attention.lua", kernels) && is_of(path, kernels, true))
+        return "--tune-kernels wrote that file for fsdpgen: name another one";
+#endif
+    if (is_of(path, f->checkpoint, false) || is_in_checkpoint(path))
+        return "a checkpoint has that file: name another one";
+    if (is_of(path, "/proc/self/exe", true))
+        return "that is the trainer itself: name another one";
+    return NULL;
+}
+
+/* The flag for data that reads the file; NULL: none. --force does not replace it. */
+static const char *read_by(const RtFlags *f, const struct stat *file)
 {
     for (int i = 0; i < f->n_data; i++)
         if (is_data(f->data[i], file))
@@ -230,14 +304,14 @@ static const char *read_by(const RtFlags *f, const char *path, const struct stat
     for (int i = 0; i < f->n_eval; i++)
         if (is_data(f->eval[i], file))
             return "eval";
-    return is_of(path, f->init, true) ? "init" : NULL;
+    return NULL;
 }
 
 /* The file has other contents than the flag writes. */
 static bool wrong_contents(const RtFlags *f, const Named *n, const struct stat *s,
                            char *error)
 {
-    const char *reads = read_by(f, n->path, s);
+    const char *reads = read_by(f, s);
     char why[160];
     if (reads != NULL)
         snprintf(why, sizeof why, "--%s reads that file: name another one", reads);
@@ -264,6 +338,9 @@ static bool check_one(const RtFlags *f, const Named *n, char *error)
         return true;
     if (is_stream(&s))
         return wrong(n, "stdout or stderr goes there: name another file", error);
+    const char *why = stays(f, n->path);
+    if (why != NULL)
+        return wrong(n, why, error);
     if (!f->force && s.st_size > 0 && !is_ours(n->path, n->begins, &read_it) &&
         (n->began == NULL || !is_ours(n->path, n->began, &read_it)))
         return wrong_contents(f, n, &s, error);
@@ -301,7 +378,7 @@ static bool check_named(const RtFlags *f, const Named *named, int i, char *error
     return check_one(f, &named[i], error);
 }
 
-int rt_outputs_try(const RtFlags *f, void (*tell)(void *ctx, const char *why), void *ctx)
+int rt_outputs_try(const RtFlags *f, RtTell *tell, void *ctx)
 {
     Named named[N_NAMED];
     char error[RT_ERROR_BYTES];
@@ -317,48 +394,29 @@ int rt_outputs_try(const RtFlags *f, void (*tell)(void *ctx, const char *why), v
     return n;
 }
 
-/* The first problem ends the run. */
-static void fail(void *ctx, const char *why)
+void rt_outputs_fail(void *rt, const char *why)
 {
-    rt_fail(ctx, RT_EXIT_ERROR, "%s", why);
+    rt_fail(rt, RT_EXIT_ERROR, "%s", why);
 }
 
 void rt_outputs_check(Rt *rt)
 {
-    rt_outputs_try(&rt->state->flags, fail, rt);
+    rt_outputs_try(&rt->state->flags, rt_outputs_fail, rt);
 }
 
-void rt_outputs_spare(const Rt *rt)
+void rt_outputs_spare(const RtFlags *f, const char *flag, uint64_t device, uint64_t inode,
+                      RtTell *tell, void *ctx)
 {
-    const RtFlags *f = &rt->state->flags;
     Named named[N_NAMED];
     name_all(f, named);
-    for (int i = 0; i < N_NAMED; i++) {
-        if (named[i].path == NULL)
-            continue;
-        if (is_of(named[i].path, f->checkpoint, false))
-            refuse(rt, &named[i], "a checkpoint has that file: name another one");
-        if (is_of(named[i].path, f->init, true))
-            refuse(rt, &named[i], "--init reads that file: name another one");
-        if (is_of(named[i].path, f->secret, true))
-            refuse(rt, &named[i], "--secret reads that file: name another one");
-        if (is_of(named[i].path, f->kernels, true))
-            refuse(rt, &named[i], "--kernels reads that file: name another one");
-    }
-}
-
-void rt_outputs_spare_file(const Rt *rt, const char *flag, uint64_t device,
-                           uint64_t inode)
-{
-    Named named[N_NAMED];
-    name_all(&rt->state->flags, named);
     for (int i = 0; i < N_NAMED; i++) {
         struct stat s;
         if (named[i].path != NULL && stat(named[i].path, &s) == 0 && s.st_dev == device &&
             s.st_ino == inode) {
-            char why[64];
+            char why[64], error[RT_ERROR_BYTES];
             snprintf(why, sizeof why, "--%s reads that file: name another one", flag);
-            refuse(rt, &named[i], why);
+            wrong(&named[i], why, error);
+            tell(ctx, error);
         }
     }
 }

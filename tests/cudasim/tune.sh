@@ -66,6 +66,7 @@ tuning() {
     NVIDIA_TF32_OVERRIDE=0 tuned_run "$dir"
     check "the environment's changes are in the platform" \
         grep -q "platform .* cuBLASLt [0-9]*, NVIDIA_TF32_OVERRIDE=0, algorithms tuned" "$dir.out"
+    spared_files "$dir"
     foreign_files
     # others' products are kept, and all ranks have the same choice
     trainer "$two" tiny_llama cuda "${chunks[@]}" --set mesh.shard=2 && CUDASIM_UNCHECKED=1 build_cuda "$two" &&
@@ -123,6 +124,27 @@ splitting() {
     CUDASIM_WAVES_PERCENT=50 CUDASIM_L2=4096 "$dir/trainer" --tune-kernels --kernels "$wis" \
         >"$dir.tune" 2>&1
     check "products that keep half of the GPU busy do not split k" [ "$(grep -c 'k in' "$wis")" = 0 ]
+}
+
+# What the trainer and the next generation read is no output, even with --force, and --kernels takes long paths.
+spared_files() {
+    local dir=$1 file long
+    echo mine >"$dir/attention.lua"
+    for file in kernels.wis attention.lua; do
+        cp "$dir/$file" "$WORK/spared"
+        tuned_run "$dir" -- --stats "$dir/$file" --force
+        check "--stats of $file is refused" grep -q -- "--stats .*$file: --[a-z-]*kernels .*: name another one" "$dir.log"
+        check "$file stays" cmp "$WORK/spared" "$dir/$file"
+    done
+    rm "$dir/attention.lua"
+    long=$dir/$(printf '%.0sx/' $(seq 600))
+    mkdir -p "$long"
+    cp "$wis" "$long/"
+    check "a long path of --kernels" tuned_run "$dir" -- --kernels "${long}kernels.wis"
+    check "is read" grep -q "^product .*: algorithm 1, tile 0, tuned$" "$dir.out"
+    refused "a path that is too long" "error: --kernels .*: File name too long: name it by a shorter path" "$dir" -- \
+        --kernels "$(printf '%.0s./' $(seq 2048))kernels.wis"
+    rm -r "$dir/x"
 }
 
 foreign_files() {

@@ -152,6 +152,42 @@ outputs_spare() {
         check "--init's file by ln $link" grep -q -- '--log .*: --init reads that file' "$WORK/quick.err"
     done
     check "which all stay" diff -r "$d/before" "$at"
+    outputs_spare_always "$d" "$at"
+}
+
+# stays WHAT PATTERN FILE [FLAGS...]: --force does not replace the file, and a dry run says the same
+stays() {
+    local what=$1 pattern=$2 file=$3 was
+    shift 3
+    was=$(md5sum <"$file")
+    quick --force --stats "$file" "$@"
+    check "$what: refused" test $? = 1 -a "$(grep -c -- "--stats .*: $pattern: name another one" \
+        "$WORK/quick.err")" = 1
+    quick --force --stats "$file" --dry-run "$@"
+    check "$what: a dry run says so, once" test "$(grep -c -- \
+        "^  output  *PROBLEM  *--stats .*: $pattern: name another one" "$WORK/quick.out")" = 1
+    check "$what: it stays" test "$(md5sum <"$file")" = "$was"
+}
+
+# What no flag names, too: other runs' checkpoints, also damaged ones, and the program.
+outputs_spare_always() {
+    local d=$1 at=$2 file
+    for file in MANIFEST train_state.json optimizer/moment1.safetensors; do
+        stays "$file of a checkpoint" "a checkpoint has that file" "$at/$file" --checkpoint "$d/other"
+    done
+    cp -R "$at" "$d/ck/step-00000009"
+    rm "$d/ck/step-00000009/MANIFEST"
+    stays "what is left of one" "a checkpoint has that file" "$d/ck/step-00000009/config.json"
+    stays "the data" "--data reads that file" "$d/data" --data "$d/data"
+    cp "$WORK/one/trainer" "$d/self"
+    timeout -k 30 60 "$d/self" --data "$data" --steps 1 --threads 1 --quiet --force --stats "$d/self" \
+        >"$WORK/quick.out" 2>"$WORK/quick.err"
+    check "the trainer itself" grep -q -- '--stats .*: that is the trainer itself' "$WORK/quick.err"
+    check "still is one" cmp "$WORK/one/trainer" "$d/self"
+    mkdir "$d/step-00000001"
+    echo mine | tee "$d/MANIFEST" >"$d/step-00000001/mine"
+    check "a folder of that name, and a MANIFEST, need not be a checkpoint's" \
+        quick --force --stats "$d/step-00000001/mine" --log "$d/MANIFEST"
 }
 
 outputs_pipe() {
