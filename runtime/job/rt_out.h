@@ -51,6 +51,8 @@ void rt_outputs_spare(const RtFlags *f, const char *flag, uint64_t device, uint6
 /* The file of algorithms, by --kernels or beside the trainer; or the file `beside` it. False: the
  * path is too long. */
 bool rt_kernels_path(const RtFlags *f, const char *beside, char path[PATH_MAX]);
+/* Is there no such file, or does it begin like that? Also an empty one, and a device or a pipe. */
+bool rt_output_may_replace(const char *path, const char *begins);
 
 /* Opens a device or a pipe, whose writes do not wait; says so if a pipe has no reader yet. -1 with
  * errno. */

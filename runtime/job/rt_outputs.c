@@ -433,6 +433,13 @@ const char *rt_output_begins(const Rt *rt, const char *flag)
     return rt->state->flags.force ? NULL : named[i].begins;
 }
 
+bool rt_output_may_replace(const char *path, const char *begins)
+{
+    struct stat s;
+    bool read_it;
+    return stat(path, &s) != 0 || !S_ISREG(s.st_mode) || is_ours(path, begins, &read_it);
+}
+
 /* Unlike stdout's, its flags are not shared with other programs, because it is opened
  * here. */
 int rt_output_open(const char *path)

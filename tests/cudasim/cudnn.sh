@@ -183,7 +183,7 @@ same_computation() {
 }
 
 cudnn_choose() { # FOLDERS of the trainers by generated kernels and by cuDNN, of the same description
-    local dir=$WORK/tune file=$WORK/tune/attention.lua generated=$1 cudnn=$2
+    local dir=$WORK/tune file=$WORK/tune/attention.lua generated=$1 cudnn=$2 link
     if ! cudnn_trainer "$dir" --set model.window=5 --set target.attention=tune; then
         bad "tune: does not run" "$dir.log"
         return
@@ -215,6 +215,15 @@ cudnn_choose() { # FOLDERS of the trainers by generated kernels and by cuDNN, of
     check "tune: a file that cannot be written is reported" grep -q 'attention.lua cannot be written: ' \
         <(CUDASIM_L2=4096 "$dir/trainer" --tune-kernels 2>&1)
     rmdir "$file"
+    echo 'return arch {}' >"$WORK/tune.mine"
+    for link in -s ''; do
+        ln $link "$WORK/tune.mine" "$file"
+        check "tune: a file of others (ln $link) is refused before anything is measured" test "$(grep -c \
+            'attention.lua: the file is there and does not begin as what --tune-kernels writes: move it\|generated [0-9.]* us' \
+            <(CUDASIM_L2=4096 "$dir/trainer" --tune-kernels 2>&1))" = 1
+        check "tune: it stays" test "$(cat "$file" "$WORK/tune.mine" | uniq -c)" = "      2 return arch {}"
+        rm "$file"
+    done
 }
 
 cudnn_attention() {

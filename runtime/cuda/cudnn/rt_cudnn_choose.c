@@ -15,6 +15,7 @@
 #include "cuda/rt_cudnn.h"
 #include "job/rt_out.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -109,12 +110,22 @@ static int place_of(const Verdict *v, int n, const char *site)
 
 /* ---- the file -------------------------------------------------------------------- */
 
-/* Beside the algorithms of products. */
-static void find_path(char *path, size_t bytes)
+static const char begins[] =
+    "-- Kernels of attention, measured by trainer --tune-kernels.";
+
+/* Beside the algorithms of products. Before anything is measured: a file that says
+ * something else stays. */
+static void find_path(Rt *rt, char path[PATH_MAX])
 {
-    const char *beside = rt_wisdom_path(), *slash = strrchr(beside, '/');
-    snprintf(path, bytes, "%.*sattention.lua",
-             slash != NULL ? (int)(slash - beside + 1) : 0, beside);
+    if (!rt_kernels_path(&rt->state->flags, "attention.lua", path))
+        rt_fail(rt, RT_EXIT_ERROR, "attention.lua beside %.500s: %s", rt_wisdom_path(),
+                strerror(ENAMETOOLONG));
+    if (!rt_output_may_replace(path, begins)) {
+        rt_fail(rt, RT_EXIT_ERROR,
+                "%.500s: the file is there and does not begin as what --tune-kernels "
+                "writes: move it, or name a file in another folder with --kernels",
+                path);
+    }
 }
 
 static void put(FILE *f, const Verdict *v, int n)
@@ -127,13 +138,12 @@ static void put(FILE *f, const Verdict *v, int n)
         if (*p < ' ' || *p > '~' || *p == '"' || *p == '\\')
             *p = '?';
     fprintf(f,
-            "-- Kernels of attention, measured by trainer --tune-kernels. The next "
-            "generation reads them:\n"
+            "%s The next generation reads them:\n"
             "--     attention = \"auto\", attention_choices = require \"attention\"\n"
             "return {\n"
             "    gpu = \"%s\", arch = \"%s\", cudnn = %zu, cuda = %d,\n"
             "    sites = {\n",
-            gpu, rt_gpu.arch, cudnnGetVersion(), runtime);
+            begins, gpu, rt_gpu.arch, cudnnGetVersion(), runtime);
     for (int i = 0; i < n; i++) {
         const bool library =
             !v[i].unsteady && v[i].library_us < 0.99f * v[i].generated_us;
@@ -146,16 +156,15 @@ static void put(FILE *f, const Verdict *v, int n)
     fprintf(f, "    },\n}\n");
 }
 
-static void write_choices(Rt *rt, const Verdict *v, int n)
+static void write_choices(Rt *rt, const char *path, const Verdict *v, int n)
 {
     static RtOutput out;
-    char path[1040];
-    find_path(path, sizeof path);
-    const bool begun = rt_output_begin(&out, path, NULL);
+    const bool begun = rt_output_begin(&out, path, begins);
     if (begun)
         put(out.f, v, n);
     if (!begun || !rt_output_end(rt, &out))
-        rt_fail(rt, RT_EXIT_ERROR, "%s cannot be written: %s", path, rt_output_reason());
+        rt_fail(rt, RT_EXIT_ERROR, "%.500s cannot be written: %s", path,
+                rt_output_reason());
     printf("%d choices of attention are in %s\n", n, path);
 }
 
@@ -164,6 +173,8 @@ void rt_cudnn_choose(Rt *rt)
     Choose c = {.rt = rt};
     Verdict verdict[MAX_SITES] = {{.site = NULL}};
     int cache_bytes = 0, n = 0;
+    char path[PATH_MAX];
+    find_path(rt, path);
     RT_CUDA_CALL(
         rt, cudaDeviceGetAttribute(&cache_bytes, cudaDevAttrL2CacheSize, rt_gpu.index));
     c.flush_bytes = 2 * (int64_t)cache_bytes + 1;
@@ -181,5 +192,5 @@ void rt_cudnn_choose(Rt *rt)
     RT_CUDA_CALL(rt, cudaEventDestroy(c.from));
     RT_CUDA_CALL(rt, cudaEventDestroy(c.to));
     RT_CUDA_CALL(rt, cudaFree(c.flush));
-    write_choices(rt, verdict, n);
+    write_choices(rt, path, verdict, n);
 }
