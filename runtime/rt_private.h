@@ -196,6 +196,7 @@ typedef struct RtState {
     double wait_seconds;
     int64_t peak_bytes; /* the largest memory of a rank, known at the end */
     FILE *log;
+    bool replaces_log; /* it is of another run, and --force is given */
     struct RtLines *log_lines; /* of a log in a pipe or on a device; or NULL */
     struct RtEvents *events;   /* rank 0; NULL: without --tensorboard */
     char lost[RT_ERROR_BYTES]; /* the error with which the run fails at its end; empty: none */

@@ -377,6 +377,8 @@ bool rt_folder_is_removed(const char *folder);
 /* Would a run with these flags refuse to resume from it? Then error has the reason, and stderr says
  * how the mathematics differ. */
 bool rt_resume_refuses(Rt *rt, const char *folder, const RtTrainState *s, char *error);
+/* Is --log a file of another run than this checkpoint's? Then error says how they differ. */
+bool rt_resume_other_log(const Rt *rt, const char *folder, const RtTrainState *s, char *error);
 
 /* ---- rt_lock.c ------------------------------------------------------------------- */
 

@@ -194,11 +194,13 @@ static void add_output(void *ctx, const char *why)
 
 static void check_outputs(RtDry *d)
 {
-    const int before = d->problems;
     const int n = rt_outputs_try(d->flags, add_output, d);
     if (d->rt.state->digests != NULL)
         rt_data_spare(&d->rt, add_output, d);
-    if (n > 0 && d->problems == before)
+    bool good = true;
+    for (int i = 0; i < d->n_rows; i++) /* the folder's, too: the log of another run */
+        good = good && strcmp(d->row[i].what, "output") != 0;
+    if (n > 0 && good)
         rt_dry_add(d, "output", RT_DRY_OK, "%d file%s may be written", n, plural(n));
 }
 

@@ -103,6 +103,8 @@ static void check_state(Folder *f, const char *folder, const RtTrainState *s)
     RtDry *d = f->d;
     char why[RT_ERROR_BYTES] = "";
     d->step = s->step;
+    if (rt_resume_other_log(&d->rt, folder, s, why) && !d->flags->force)
+        rt_dry_add(d, "output", RT_DRY_PROBLEM, "%s", why);
     if (d->rt.state->tokens == NULL) {
         rt_dry_add(
             d, "resume", RT_DRY_NOTE,

@@ -224,6 +224,44 @@ bool rt_resume_refuses(Rt *rt, const char *folder, const RtTrainState *s, char *
     return true;
 }
 
+bool rt_resume_other_log(const Rt *rt, const char *folder, const RtTrainState *s,
+                         char *error)
+{
+    const char *log = rt->state->flags.log;
+    int64_t seed = 0;
+    uint64_t hash = 0;
+    if (log == NULL || !rt_log_whose(log, &seed, &hash))
+        return false;
+    bool known = hash == rt->trainer->numerics_hash || hash == s->numerics_hash ||
+                 s->n_lineage == RT_MAX_PLATFORMS; /* the oldest may be missing */
+    for (int i = 0; i < s->n_lineage; i++)
+        known = known || hash == s->lineage[i].hash;
+    if (known && seed == s->seed)
+        return false;
+    const int n =
+        snprintf(error, RT_ERROR_BYTES, "--log %.250s: the log of another run: ", log);
+    if (known)
+        snprintf(error + n, RT_ERROR_BYTES - (size_t)n,
+                 "its seed is %lld, that of %.250s %lld", (long long)seed, folder,
+                 (long long)s->seed);
+    else
+        snprintf(error + n, RT_ERROR_BYTES - (size_t)n,
+                 "its numerics hash is %016llx, that of %.250s %016llx",
+                 (unsigned long long)hash, folder, (unsigned long long)s->numerics_hash);
+    strcat(error, "; name another file, or replace it with --force");
+    return true;
+}
+
+/* On rank 0. */
+static void check_log(Rt *rt, const char *folder, const RtTrainState *s)
+{
+    char error[RT_ERROR_BYTES];
+    RtState *st = rt->state;
+    st->replaces_log = rt_resume_other_log(rt, folder, s, error);
+    if (st->replaces_log && !st->flags.force)
+        rt_fail(rt, RT_EXIT_ERROR, "%s", error);
+}
+
 static _Noreturn void refuse_other(Rt *rt, const char *folder, const RtTrainState *s)
 {
     char error[RT_ERROR_BYTES] = "";
@@ -347,6 +385,8 @@ static bool load(Rt *rt, int64_t step)
             refuse_other(rt, folder, &s);
         ok = false;
     }
+    if (ok && rt->rank == 0)
+        check_log(rt, folder, &s);
     ok = ok && (has_other_numerics(rt, &s) ? accept(rt, folder, &m, &s)
                                            : load_sets(rt, folder, &m));
     if (ok && rt_carry_read(rt, folder))

@@ -4,6 +4,7 @@
  * every rank. rt_screen.c prints what people read. */
 #include "job/rt_file.h"
 #include "job/rt_out.h"
+#include "job/rt_text.h"
 #include "rt_target.h"
 #include "state/rt_state.h"
 
@@ -48,42 +49,129 @@ static void line_lost(Rt *rt)
     close_log(st);
 }
 
-/* Where the lines of steps after `step` start: they will be written again. An incomplete
- * last line, left by a crash, is dropped with them. The record of a run stays if some of
- * its steps do. -1 with errno: it cannot be read. */
-static long lines_end(FILE *f, int64_t step)
-{
-    static const char record[] = "{\"run\": ";
-    long end = 0;
-    char *line = NULL;
-    size_t room = 0;
+/* ---- the log of a resumed run ---------------------------------------------------- */
+
+typedef struct Lines {
+    FILE *f;
+    char *at; /* the last one */
+    size_t room;
     ssize_t bytes;
-    while ((bytes = getline(&line, &room, f)) > 0 && line[bytes - 1] == '\n') {
-        long long n;
-        if (strncmp(line, record, sizeof record - 1) == 0)
-            continue;
-        if (sscanf(line, "{\"step\": %lld,", &n) != 1 || n > step)
-            break;
-        end = ftell(f);
-    }
-    if (bytes < 0 && !feof(f)) /* memory has ended, or the disk fails */
-        end = -1;
-    free(line);
+} Lines;
+
+/* An incomplete last line, left by a crash, does not count. */
+static bool next_line(Lines *l)
+{
+    l->bytes = getline(&l->at, &l->room, l->f);
+    return l->bytes > 0 && l->at[l->bytes - 1] == '\n';
+}
+
+static bool is_record(const char *line)
+{
+    static const char record[] = "{\"run\": {\"model\": ";
+    return strncmp(line, record, sizeof record - 1) == 0;
+}
+
+/* -1: it is not the line of a step. */
+static int64_t step_of(const char *line)
+{
+    long long step;
+    return sscanf(line, "{\"step\": %lld,", &step) == 1 ? step : -1;
+}
+
+/* Where the last line of a step up to this one ends. */
+static long steps_end(Lines *l, int64_t step)
+{
+    long end = 0;
+    while (next_line(l))
+        if (step_of(l->at) >= 0 && step_of(l->at) <= step)
+            end = ftell(l->f);
     return end;
 }
 
-/* The log of a resumed run, at the place where it goes on; NULL with errno. */
+/* Lines of steps after `step` go, because they will be written again, and so do records
+ * behind the last step that stays. All others stay; those behind a line that goes are
+ * put in `moved`. Returns where the ones before it end. A foreign file, which --force
+ * replaces, goes as a whole. -1 with errno: it cannot be read. */
+static long lines_end(Lines *l, int64_t step, FILE *moved)
+{
+    const long steps = steps_end(l, step);
+    long end = 0;
+    bool gone = false, others = false;
+    rewind(l->f);
+    for (long at = 0, next; next_line(l); at = next) {
+        const bool of_run = is_record(l->at);
+        const bool stays = of_run ? at < steps || at == 0 : step_of(l->at) <= step;
+        next = ftell(l->f);
+        if (at == 0 && !of_run && step_of(l->at) < 0)
+            break;
+        others = others || (stays && !of_run);
+        if (!stays)
+            gone = true;
+        else if (!gone)
+            end = next;
+        else
+            fwrite(l->at, 1, (size_t)l->bytes, moved);
+    }
+    if (l->bytes < 0 && !feof(l->f)) /* memory has ended, or the disk fails */
+        return -1;
+    return others ? end : 0; /* a record alone describes nothing */
+}
+
+/* The log at the place where it goes on; NULL with errno. */
 static FILE *open_again(const RtState *st)
 {
-    FILE *f = fopen(st->flags.log, "r+e");
-    const long end = f != NULL ? lines_end(f, st->first_step) : -1;
-    if (end >= 0 && fseek(f, end, SEEK_SET) == 0 && ftruncate(fileno(f), end) == 0)
-        return f;
-    const int reason = errno;
-    if (f != NULL)
-        fclose(f);
+    Lines l = {.f = fopen(st->flags.log, "r+e")};
+    RtText moved;
+    if (l.f == NULL || !rt_text_open(&moved))
+        return NULL;
+    const long end = lines_end(&l, st->first_step, moved.f);
+    int reason = errno;
+    char *text = rt_text_end(&moved);
+    const bool good = end >= 0 && text != NULL && fseek(l.f, end, SEEK_SET) == 0 &&
+                      fwrite(text, 1, moved.bytes, l.f) == moved.bytes &&
+                      fflush(l.f) == 0 && ftruncate(fileno(l.f), ftell(l.f)) == 0;
+    reason = end >= 0 ? errno : reason;
+    free(text);
+    free(l.at);
+    if (good)
+        return l.f;
+    fclose(l.f);
     errno = reason;
     return NULL;
+}
+
+/* The seed and the numerics hash of a record. */
+static bool read_record(const Lines *l, int64_t *seed, uint64_t *numerics)
+{
+    RtJson j = {l->at, l->at + l->bytes, false};
+    char key[64];
+    int found = 0;
+    bool first = true;
+    rt_json_open(&j, '{');
+    rt_json_key(&j, key, sizeof key); /* "run" */
+    rt_json_open(&j, '{');
+    while (rt_json_item(&j, '}', &first) && rt_json_key(&j, key, sizeof key)) {
+        const bool is_seed = strcmp(key, "seed") == 0;
+        const bool is_numerics = strcmp(key, "numerics") == 0;
+        found += is_seed || is_numerics;
+        if (!(is_seed       ? rt_json_int(&j, seed)
+              : is_numerics ? rt_json_hash(&j, numerics)
+                            : rt_json_skip(&j)))
+            return false;
+    }
+    return found == 2 && !j.failed;
+}
+
+bool rt_log_whose(const char *path, int64_t *seed, uint64_t *numerics)
+{
+    struct stat s;
+    Lines l = {.f = stat(path, &s) == 0 && S_ISREG(s.st_mode) ? fopen(path, "re") : NULL};
+    const bool known = l.f != NULL && next_line(&l) && is_record(l.at) &&
+                       read_record(&l, seed, numerics);
+    if (l.f != NULL)
+        fclose(l.f);
+    free(l.at);
+    return known;
 }
 
 /* A resumed run appends to its log, if that is a file. One that cannot be opened now is
@@ -93,11 +181,11 @@ static void open_log(Rt *rt)
     RtState *st = rt->state;
     struct stat s;
     const bool there = stat(st->flags.log, &s) == 0, unknown = !there && errno != ENOENT;
-    st->log = unknown ? NULL
-              : there && !S_ISREG(s.st_mode)
-                  ? rt_lines_open(rt, st->flags.log, &st->log_lines)
-              : there && st->first_step > 0 ? open_again(st)
-                                            : fopen(st->flags.log, "we");
+    st->log =
+        unknown                        ? NULL
+        : there && !S_ISREG(s.st_mode) ? rt_lines_open(rt, st->flags.log, &st->log_lines)
+        : there && st->first_step > 0 && !st->replaces_log ? open_again(st)
+                                                           : fopen(st->flags.log, "we");
     if (st->log == NULL)
         log_failed(rt);
 }

@@ -83,6 +83,8 @@ void rt_calibrate(Rt *rt); /* collective */
 /* ---- rt_log.c: --log, --stats ---------------------------------------------------- */
 
 void rt_log_start(Rt *rt);
+/* The run whose record a log begins with. False: unknown. */
+bool rt_log_whose(const char *path, int64_t *seed, uint64_t *numerics);
 void rt_log_step(Rt *rt, double seconds);
 void rt_log_end(Rt *rt); /* collective */
 /* The fraction of the device's peak that a step of this duration reached; 0: unknown. */

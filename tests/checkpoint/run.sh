@@ -235,6 +235,31 @@ says() {
     fi
 }
 
+# Lines of others stay where they are in a log that is resumed; the log of another run is not one.
+logs() {
+    local ck=$WORK/refuse.ck log=$WORK/llama1.jsonl
+    rm -rf "$ck" "$log"
+    run llama1 3 --checkpoint "$ck" --checkpoint-every 1
+    sed -i -e '2a #another disk' -e '3a {"event": 1}' "$log"
+    rm -r "$ck/step-00000003"
+    run llama1 5 --checkpoint "$ck" --resume
+    check 'a resumed log keeps what is not of a step' test "$(cut -c 1-6 "$log" | tr '\n' ' ')" = \
+        '{"run" {"step #anoth {"step {"even {"run" {"step {"step {"step '
+    check 'and has each step once' test "$(sed -n 's/^{"step": \([0-9]*\),.*/\1/p' "$log" | tr '\n' ' ')" = '1 2 3 4 5 '
+    run llama1 6 --seed 7 && cp "$log" "$WORK/other.jsonl"
+    reads 'a log of another seed, in a dry run' 1 'output +PROBLEM .*: the log of another run: its seed is 7' \
+        llama1 --dry-run --data "$data" --threads 1 --checkpoint "$ck" --resume --steps 6 --log "$log"
+    check 'whose other outputs are not said to be well' test "$(grep -c '^  output ' "$WORK/reads.out")" = 1
+    says 'a log of another seed' 1 'the log of another run: its seed is 7, that of .*5 1; name another file' \
+        llama1 6 --checkpoint "$ck" --resume
+    check 'stays' cmp "$log" "$WORK/other.jsonl"
+    sed -i '1s/"numerics": "[0-9a-f]*/"numerics": "0000000000000000/; 1s/"seed": 7/"seed": 1/' "$log"
+    says 'a log of other numerics' 1 'the log of another run: its numerics hash is 0000000000000000, that of' \
+        llama1 6 --checkpoint "$ck" --resume
+    says 'which --force replaces' 0 'resumed from' llama1 6 --checkpoint "$ck" --resume --force
+    check 'as a whole' test "$(cut -c 1-6 "$log" | tr '\n' ' ')" = '{"run" {"step '
+}
+
 refusals() {
     local ck=$WORK/refuse.ck x
     says 'resume in an empty folder starts at step 0' 0 "no checkpoint in $ck yet" \
@@ -278,6 +303,7 @@ refusals() {
     check 'the log goes on where the checkpoint is' cmp "$WORK/llama1.result" "$WORK/llama.whole"
 }
 part refusals:families refusals
+part logs:families logs
 . "$(dirname "$0")/accept.sh"
 . "$(dirname "$0")/faults.sh"
 . "$(dirname "$0")/odd.sh"
