@@ -29,7 +29,7 @@ bool ident_ok(const char *s)
     };
     size_t n = strlen(s);
 
-    if (n == 0 || n > 63 || (*s >= '0' && *s <= '9'))
+    if (n == 0 || n > IDENT_LETTERS || (*s >= '0' && *s <= '9'))
         return false;
     for (size_t i = 0; i < n; i++)
         if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') ||

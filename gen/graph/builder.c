@@ -207,10 +207,15 @@ static bool name_used(Gen *g, const Class *c, const char *name)
 const char *value_unique_name(Gen *g, const Class *c, const char *base)
 {
     struct NameSet *s = names_of(g, c);
-    const char *name = base;
+    const bool fits = strlen(base) <= IDENT_LETTERS;
+    const char *start = fits ? base : gen_printf(g, "%.*s", IDENT_LETTERS, base);
+    const char *name = start;
 
-    while (name_slot(s, name)->name)
-        name = gen_printf(g, "%s_%d", base, name_slot(s, base)->next++);
+    while (name_slot(s, name)->name) {
+        const char *end = gen_printf(g, "_%d", name_slot(s, start)->next++);
+
+        name = gen_printf(g, "%.*s%s", IDENT_LETTERS - (int)strlen(end), start, end);
+    }
     name_add(g, s, name);
     return name;
 }

@@ -300,7 +300,8 @@ done
 mkdir -p "$names/meeting"
 cat >"$names/meeting/meeting.lua" <<'LUA'
 -- grad_shard of x and grad of shard_x; the frozen segment of y and y_frozen; piece b of a and block
--- a_b, also as functions; constants Angle and angle; a tied parameter w and one named beta_w.
+-- a_b, also as functions; constants Angle and angle; a tied parameter w and one named beta_w; names of
+-- 63 letters, whose d_NAME and NAME_rstd are cut short and meet.
 return arch {
   name = "meeting", fields = { { "vocab", "int" }, { "dim", "int" } },
   build = function(m, b)
@@ -317,9 +318,14 @@ return arch {
       return g.embed { g:tokens(),
         g:param { "embed.weight", { m.vocab, m.dim }, init = "normal", std = 0.5 }, name = "x" }
     end)
-    for _, name in ipairs { "x", "shard_x", "again_x", "y", "y_frozen", "a", "a_b" } do
+    for _, name in ipairs { "x", "shard_x", "again_x", "y", "y_frozen", "a", "a_b", "lengthy" } do
       x = b:block(name, name, name .. ".", function(g, x)
         if name == "a" then g:cut "c" end
+        if name == "lengthy" then
+          local most = ("n"):rep(62)
+          x = norm(g, x, most .. "a", most .. "b")
+          x = norm(g, x, most .. "c", most .. "d")
+        end
         x = norm(g, x, "first")
         if name == "y" then x = norm(g, x, "cold", "z") end
         if name == "a" then
