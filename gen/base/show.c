@@ -100,7 +100,8 @@ const char *show_rate(Gen *g, double x)
 /* Days have no exponent, however many they are. */
 const char *show_seconds_to(Gen *g, double seconds, int digits)
 {
-    return seconds >= 9999.5 * 86400
+    return isinf(seconds) ? "more than 26 days" /* COST_MOST_PS */
+           : seconds >= 9999.5 * 86400
                ? gen_printf(g, "%s days", show_amount(g, seconds / 86400))
            : seconds >= 864000 ? gen_printf(g, "%.*g days", digits + 1, seconds / 86400)
            : seconds >= 7200   ? gen_printf(g, "%.*g h", digits, seconds / 3600)

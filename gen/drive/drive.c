@@ -11,6 +11,7 @@
 #include "base/show.h"
 #include "report/report.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -170,6 +171,8 @@ static void price_parts(Gen *g)
     if (drive_passes(&own, "load", "simulate") != EXIT_DONE)
         return;
     cost = policy_cost(&own);
+    if (isinf(g->prog.step_seconds) || isinf(cost.seconds))
+        return;
     g->parts_price.fewer = fewer.s;
     g->parts_price.seconds = g->prog.step_seconds - cost.seconds;
     g->parts_price.bytes = policy_cost(g).bytes - cost.bytes;

@@ -226,7 +226,7 @@ static void push_figures(Emit *e)
 
     emit_int(L, "n_files", e->g->model.n_files);
     emit_num(L, "flops_per_token", plan_flops_per_token(e->g));
-    emit_num(L, "planned_step_seconds", p->step_seconds);
+    emit_num(L, "planned_step_seconds", cost_at_least(p->step_seconds));
     emit_num(L, "peak_tflops", e->g->model.peak_tflops);
     emit_int(L, "params_elems", plan_params(e->g));
     emit_int(L, "symmetric_bytes", p->space_bytes[SPACE_SYMMETRIC]);

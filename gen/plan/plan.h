@@ -323,8 +323,12 @@ int64_t ins_turns(const Gen *g, const Instr *i);
 
 /* ---- cost.c ---------------------------------------------------------------------- */
 
-/* The longest time, 26 days: legal dimensions could exceed it, and must not overflow. */
+/* The longest time, 26 days (show_seconds): legal dimensions could exceed it, and must not overflow. */
 #define COST_MOST_PS (INT64_C(1) << 61)
+static inline double cost_at_least(double seconds) /* a finite number */
+{
+    return seconds < (double)COST_MOST_PS * 1e-12 ? seconds : (double)COST_MOST_PS * 1e-12;
+}
 /* Of times up to COST_MOST_PS: their sum, and n of one; no more than that. */
 static inline int64_t cost_sum(int64_t a, int64_t b)
 {

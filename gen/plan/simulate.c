@@ -17,6 +17,7 @@
  * multiplies it generously). It is not a promise of speed. */
 #include "plan/plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* By instruction: its time, alone and then beside others; when it starts and ends; and
@@ -374,6 +375,7 @@ void simulate_step(Gen *g)
     int64_t *start = gen_alloc(g, sizeof *start * n),
             *end = gen_alloc(g, sizeof *end * n),
             *waited = gen_alloc(g, sizeof *waited * n);
-    g->prog.step_seconds =
-        (double)run_step(g, start, end, waited, &g->prog.exposed) * 1e-12;
+    const int64_t ps = run_step(g, start, end, waited, &g->prog.exposed);
+
+    g->prog.step_seconds = ps < COST_MOST_PS ? (double)ps * 1e-12 : INFINITY;
 }

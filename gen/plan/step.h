@@ -287,7 +287,7 @@ typedef struct Program {
     RankBits hb_of[MAX_GROUPS];
     uint64_t *hb[MAX_GROUPS];
     int hb_words;
-    double step_seconds;     /* simulate.c; 0 without a table of rates */
+    double step_seconds;     /* simulate.c; INFINITY: more than COST_MOST_PS */
     Exposed exposed;         /* in them */
 } Program;
 

@@ -7,6 +7,8 @@
 #include "plan/plan.h"
 #include "base/show.h"
 
+#include <math.h>
+
 /* Which ranks of a group are on one node, and whether sums go over these first. */
 typedef struct Nodes {
     RankBits near;
@@ -277,8 +279,21 @@ void warn_fp8(Gen *g, const Cost *without)
              show_seconds(g, without->seconds), cost_source(g));
 }
 
+/* Times stop at the longest one: sums and shares of them say nothing. */
+static void warn_endless(Gen *g)
+{
+    const double seconds = g->prog.step_seconds;
+
+    if (isinf(seconds))
+        diag_add(g, DIAG_WARNING, model_pos(g, "global_batch"),
+                 "use more ranks, or a smaller model or global_batch",
+                 "a step takes %s (%s), too long for a prediction",
+                 show_seconds(g, seconds), cost_source(g));
+}
+
 void warn_plan(Gen *g)
 {
+    warn_endless(g);
     warn_copy_over_nodes(g);
     warn_reshard_over_nodes(g);
     warn_unnamed_nodes(g);

@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 #include "base/show.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- units ----------------------------------------------------------------------- */
@@ -23,7 +24,9 @@ double warn_waits(const Gen *g)
     const double step = g->prog.step_seconds;
     const double waits = step - (double)simulate_busy(g) * 1e-12;
 
-    return waits >= worth_seconds && waits >= step * worth_share ? waits : 0;
+    return waits >= worth_seconds && waits >= step * worth_share && isfinite(waits)
+               ? waits
+               : 0;
 }
 
 typedef struct Moves {

@@ -8,6 +8,8 @@
 #include "plan/plan.h"
 #include "base/show.h"
 
+#include <math.h>
+
 enum { WORTH_PERCENT = 15 }; /* of a rank's bytes, for a warning */
 
 typedef struct Sums {
@@ -87,11 +89,14 @@ void warn_sums(Gen *g, const SumChoice *choice, const Cost *then)
         text_printf(&t, "%swhole gradients across micro-batches (%s)",
                     t.len ? " and " : "", show_bytes(g, s.whole));
     diag_add(g, DIAG_WARNING, pos.line ? pos : model_pos(g, "global_batch"),
-             gen_printf(g, "%s needs %s a rank and about %s a step, now %s%s",
+             gen_printf(g, "%s needs %s a rank%s%s",
                         leaves ? gen_printf(g, "leaves = %lld", (long long)choice->leaves)
                                : "accumulate = \"sharded\"",
-                        show_bytes(g, then->bytes), show_seconds(g, then->seconds),
-                        show_seconds(g, now.seconds),
+                        show_bytes(g, then->bytes),
+                        isinf(now.seconds) ? ""
+                                           : gen_printf(g, " and about %s a step, now %s",
+                                                        show_seconds(g, then->seconds),
+                                                        show_seconds(g, now.seconds)),
                         !leaves ? ""
                         : choice->leaves > m->leaves
                             ? "; it is another numerics hash"

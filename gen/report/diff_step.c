@@ -6,6 +6,7 @@
  * The counts follow the calls from trainer_step, and understand the two forms that the
  * template writes: loops to a constant, and `if (i % LEAF == LAST)`. */
 #include "report/diff.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -287,6 +288,8 @@ static double plan_number(DiffSide *s, const char *key)
 {
     const json_t *v = json_object_get(s->plan, key);
 
+    if (json_is_null(v) && !strcmp(key, "step_seconds")) /* more than 26 days */
+        return INFINITY;
     if (!json_is_number(v) || !isfinite(json_number_value(v)))
         side_complain(s, "plan.json", "generate it again with `fsdpgen MODEL.lua -o DIR`",
                       "damaged: %s must be a number", key);
@@ -310,8 +313,8 @@ json_t *diff_schedule(Gen *g, DiffSide *old, DiffSide *now)
     diff_set(o, "bytes", diff_bytes(g, old, now, "step_bytes_per_rank"));
     for (int i = 0; i < 2; i++) {
         pair = json_object();
-        diff_set(pair, "old", json_real(plan_number(old, numbers[i])));
-        diff_set(pair, "new", json_real(plan_number(now, numbers[i])));
+        diff_set(pair, "old", json_finite(plan_number(old, numbers[i])));
+        diff_set(pair, "new", json_finite(plan_number(now, numbers[i])));
         diff_set(o, numbers[i], pair);
     }
     return o;

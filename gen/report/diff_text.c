@@ -250,14 +250,18 @@ static void print_rows(Text *t, const json_t *rows, const char *key, const char 
     }
 }
 
+static const char *amount(Gen *g, const json_t *v)
+{
+    return json_is_null(v) ? "too many for a prediction"
+                           : show_amount(g, json_number_value(v));
+}
+
 static void print_pair(Text *t, const json_t *pair, const char *what)
 {
-    const double old = json_number_value(get(pair, "old"));
-    const double now = json_number_value(get(pair, "new"));
+    const json_t *old = get(pair, "old"), *now = get(pair, "new");
 
-    if (old != now)
-        text_printf(t, "  %s: %s -> %s\n", what, show_amount(t->g, old),
-                    show_amount(t->g, now));
+    if (!json_equal(old, now))
+        text_printf(t, "  %s: %s -> %s\n", what, amount(t->g, old), amount(t->g, now));
 }
 
 static void print_schedule(Text *t, const json_t *s, const json_t *fields)

@@ -93,12 +93,14 @@ static json_t *json_traffic(Gen *g)
 /* Along each axis that has ranks. */
 static json_t *json_exposed(Gen *g)
 {
+    const bool endless = isinf(g->prog.step_seconds);
     json_t *o = json_object();
 
     for (int a = 0; a < N_AXES; a++)
         if (g->model.mesh.axis[a].degree > 1)
-            json_object_set_new(o, axis_name(a),
-                                json_real((double)g->prog.exposed.ps[a] * 1e-12));
+            json_object_set_new(
+                o, axis_name(a),
+                json_finite(endless ? INFINITY : (double)g->prog.exposed.ps[a] * 1e-12));
     return o;
 }
 
@@ -111,6 +113,11 @@ static json_t *json_parts_price(Gen *g)
     json_object_set_new(o, "seconds", json_real(g->parts_price.seconds));
     set_int(o, "bytes_per_rank", g->parts_price.bytes);
     return o;
+}
+
+json_t *json_finite(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
 }
 
 /* A whole number has all its digits; others have those of JSON_REAL_PRECISION. */
@@ -177,7 +184,7 @@ void plan_print_json(Gen *g, Text *t)
     json_object_set_new(o, "step_bytes_per_rank", json_traffic(g));
     set_int(o, "max_live_bytes", g->prog.max_live_bytes);
     set_int(o, "ideal_live_bytes", g->prog.ideal_live_bytes);
-    json_object_set_new(o, "step_seconds", json_real(g->prog.step_seconds));
+    json_object_set_new(o, "step_seconds", json_finite(g->prog.step_seconds));
     if (g->model.mesh.world_size > 1)
         json_object_set_new(o, "exposed_seconds", json_exposed(g));
     if (g->parts_price.fewer)

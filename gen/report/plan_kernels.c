@@ -12,6 +12,7 @@
 #include "report/report.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ typedef struct Row {
 typedef struct Rows {
     Row *items;
     int count, cap;
-    int64_t busy_ps, beside_ps; /* alone; and what collectives add */
+    double busy_ps, beside_ps; /* alone; and what collectives add */
 } Rows;
 
 /* ---- rows ------------------------------------------------------------------------ */
@@ -165,9 +166,8 @@ static Rows step_rows(Gen *g)
             add_node(g, &rows, ins_span(g, i)->nodes[k], turns);
     }
     for (int i = 0; i < rows.count; i++)
-        rows.busy_ps = cost_sum(rows.busy_ps,
-                                cost_times(rows.items[i].calls, rows.items[i].price.ps));
-    rows.beside_ps = max_i64(simulate_busy(g) - rows.busy_ps, 0);
+        rows.busy_ps += (double)rows.items[i].calls * (double)rows.items[i].price.ps;
+    rows.beside_ps = fmax((double)simulate_busy(g) - rows.busy_ps, 0);
     if (rows.count > 0)
         qsort(rows.items, (size_t)rows.count, sizeof *rows.items, by_time);
     return rows;
@@ -282,7 +282,7 @@ static void print_row(Gen *g, Text *t, const Rows *rows, const Row *r, int names
 void plan_print_kernels(Gen *g, Text *t)
 {
     Rows rows = step_rows(g);
-    const double all = (double)max_i64(rows.busy_ps + rows.beside_ps, 1);
+    const double all = fmax(rows.busy_ps + rows.beside_ps, 1);
     int names = 6, shapes = 5;
 
     for (int i = 0; i < rows.count; i++) {
@@ -300,15 +300,18 @@ void plan_print_kernels(Gen *g, Text *t)
     text_printf(t, " %10s %10s %7s  %s\n", "ms a call", "ms", "share", "rate");
     for (int i = 0; i < rows.count; i++)
         print_row(g, t, &rows, &rows.items[i], names, shapes, all);
-    text_printf(t, "\n  kernels alone   %12.6g ms\n", (double)rows.busy_ps * 1e-9);
+    text_printf(t, "\n  kernels alone   %12.6g ms\n", rows.busy_ps * 1e-9);
     if (rows.beside_ps > 0)
         text_printf(t, "  collectives add %12.6g ms to what runs beside them\n",
-                    (double)rows.beside_ps * 1e-9);
-    text_printf(t,
-                "  compute stream  %12.6g ms busy, %.1f %% of the step's %.6g ms; the "
-                "rest it waits for collectives\n",
-                all * 1e-9, 100.0 * all * 1e-12 / g->prog.step_seconds,
-                g->prog.step_seconds * 1e3);
+                    rows.beside_ps * 1e-9);
+    if (isinf(g->prog.step_seconds))
+        text_printf(t, "  the step takes %s\n", show_seconds(g, g->prog.step_seconds));
+    else
+        text_printf(t,
+                    "  compute stream  %12.6g ms busy, %.1f %% of the step's %.6g ms; "
+                    "the rest it waits for collectives\n",
+                    all * 1e-9, 100.0 * all * 1e-12 / g->prog.step_seconds,
+                    g->prog.step_seconds * 1e3);
     if (g->model.rates.processors > 0)
         text_printf(t,
                     "  tiles of %d x %d on %lld multiprocessors; a library may choose "
@@ -356,16 +359,16 @@ static json_t *json_row(const Gen *g, const Rows *rows, const Row *r, double all
 json_t *plan_kernels_json(Gen *g)
 {
     Rows rows = step_rows(g);
-    const double all = (double)max_i64(rows.busy_ps + rows.beside_ps, 1);
+    const double all = fmax(rows.busy_ps + rows.beside_ps, 1);
     json_t *o = json_object(), *list = json_array();
 
     for (int i = 0; i < rows.count; i++)
         json_array_append_new(list, json_row(g, &rows, &rows.items[i], all));
     json_object_set_new(o, "source", json_string(cost_source(g)));
     json_object_set_new(o, "rows", list);
-    json_object_set_new(o, "alone_ms", json_real((double)rows.busy_ps * 1e-9));
-    json_object_set_new(o, "contention_ms", json_real((double)rows.beside_ps * 1e-9));
+    json_object_set_new(o, "alone_ms", json_real(rows.busy_ps * 1e-9));
+    json_object_set_new(o, "contention_ms", json_real(rows.beside_ps * 1e-9));
     json_object_set_new(o, "compute_ms", json_real(all * 1e-9));
-    json_object_set_new(o, "step_ms", json_real(g->prog.step_seconds * 1e3));
+    json_object_set_new(o, "step_ms", json_finite(g->prog.step_seconds * 1e3));
     return o;
 }

@@ -46,11 +46,11 @@ static void add_figures(Gen *g, Text *t, const PlanLine *l)
                               show_bytes(g, m->budget_bytes)));
     add_figure(t, "ranks", show_grouped(g, m->mesh.world_size));
     add_figure(t, "a step, predicted", show_seconds(g, seconds));
-    if (seconds > 0)
+    if (seconds > 0 && isfinite(seconds))
         add_figure(t, "tokens a second",
                    show_rate(g, tokens / seconds < 10 ? tokens / seconds
                                                       : tokens / seconds + 0.5));
-    if (seconds > 0 && m->peak_tflops > 0)
+    if (seconds > 0 && isfinite(seconds) && m->peak_tflops > 0)
         add_figure(t, "model flops utilization",
                    gen_printf(g, "%.1f %%",
                               100 * plan_flops_per_token(g) * tokens / seconds /

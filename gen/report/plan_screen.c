@@ -138,7 +138,7 @@ static void print_time(Gen *g, Text *t)
     text_printf(t, "\na step of %s token%s, predicted: %s (%s)\n",
                 show_grouped(g, m->global_batch * m->seq_tokens), tokens == 1 ? "" : "s",
                 show_seconds(g, seconds), cost_source(g));
-    if (seconds <= 0)
+    if (seconds <= 0 || isinf(seconds))
         return;
     text_printf(t, "  %s tokens/s", show_rate(g, tokens / seconds));
     if (m->mesh.world_size > 1)
@@ -206,6 +206,8 @@ const char *plan_run_text(Gen *g)
     const char *hours = gen_printf(g, "%s; %s %s hours", show_seconds(g, c.hours * 3600),
                                    show_amount(g, c.gpu_hours), unit);
 
+    if (isinf(c.hours))
+        return "too long for a prediction";
     return usd < 0
                ? hours
                : gen_printf(
@@ -238,14 +240,14 @@ json_t *plan_run_json(Gen *g)
     o = json_object();
     json_object_set_new(o, "tokens", json_integer((json_int_t)c.tokens));
     json_object_set_new(o, "steps", json_real(c.steps));
-    json_object_set_new(o, "hours", json_real(c.hours));
-    json_object_set_new(o, "gpu_hours", json_real(c.gpu_hours));
+    json_object_set_new(o, "hours", json_finite(c.hours));
+    json_object_set_new(o, "gpu_hours", json_finite(c.gpu_hours));
     if (usd >= 0) {
         json_object_set_new(
             o, "price_of",
             json_string(g->opt.price.given ? "--price" : g->model.net.node));
         json_object_set_new(o, "usd_per_gpu_hour", json_real(usd));
-        json_object_set_new(o, "usd", json_real(c.gpu_hours * usd));
+        json_object_set_new(o, "usd", json_finite(c.gpu_hours * usd));
     }
     return o;
 }

@@ -6,6 +6,7 @@
 #include "report/report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,7 +268,7 @@ static void print_exposed(Gen *g, Text *t)
     const Mesh *m = &g->model.mesh;
     const char *comma = "";
 
-    if (m->world_size == 1)
+    if (m->world_size == 1 || isinf(g->prog.step_seconds))
         return;
     text_printf(t, "  of these, waiting for other ranks:");
     for (int a = 0; a < N_AXES; a++) {

@@ -14,6 +14,7 @@ void plan_print_matrices(Gen *g, Text *t); /* empty if the optimizer has none */
 /* dump_plan.c: true if pass is one of shard, policy, unroll, schedule, place, simulate. */
 bool dump_plan(Gen *g, const char *pass, Text *t);
 
+struct json_t *json_finite(double x); /* null: more than a prediction can be */
 struct json_t *plan_kernels_json(Gen *g); /* plan_kernels.c */
 
 /* plan_image.c */

@@ -20,6 +20,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,6 +268,10 @@ static void print_row(const Size *z, const SizeRow *r)
         printf("does not fit%s\n", r->taken ? ", nor with recompute = \"auto\"" : "");
         return;
     }
+    if (isinf(p->seconds)) {
+        printf("a step takes %s\n", show_seconds(g, p->seconds));
+        return;
+    }
     printf("%12s tokens/s  %8s GPU hours",
            show_rate(g, (double)p->step_tokens / p->seconds),
            show_amount(g, hours_of(z, p)));
@@ -297,7 +302,7 @@ static void print_rows(const Size *z, const SizeRows *rows, const char *file)
 static json_t *row_json(const Size *z, const SizeRow *r, const char *file)
 {
     const TunePlan *p = &r->plan;
-    const bool fits = p->code == EXIT_DONE;
+    const bool fits = p->code == EXIT_DONE, known = fits && isfinite(p->seconds);
     const double usd = price_of(z, r->gpu, p->usd);
 
     return json_pack(
@@ -308,9 +313,9 @@ static json_t *row_json(const Size *z, const SizeRow *r, const char *file)
         (json_int_t)p->nodes, "node", p->node, "fabric", p->fabric, "fits", fits,
         "refused", "rank_bytes", (json_int_t)p->bytes, "budget_bytes",
         (json_int_t)p->budget_bytes, "recompute_auto", r->taken, "tokens_per_second",
-        fits ? json_real((double)p->step_tokens / p->seconds) : json_null(), "gpu_hours",
-        fits ? json_real(hours_of(z, p)) : json_null(), "usd",
-        fits && usd >= 0 ? json_real(usd * hours_of(z, p)) : json_null());
+        known ? json_real((double)p->step_tokens / p->seconds) : json_null(), "gpu_hours",
+        known ? json_real(hours_of(z, p)) : json_null(), "usd",
+        known && usd >= 0 ? json_real(usd * hours_of(z, p)) : json_null());
 }
 
 /* The same keys; what has no value without a plan is null. */

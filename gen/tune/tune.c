@@ -8,6 +8,7 @@
  * description as it is are then built and run here. */
 #include "tune/tune.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,6 +37,9 @@ static void judge(Tune *t, Candidate *c)
     } else if (c->plan.numerics != t->base.numerics && !t->g->opt.allow_numerics) {
         c->left_out = "changes the numerics hash: --allow-numerics";
         t->other_numerics++;
+    } else if (isinf(c->plan.seconds)) {
+        c->left_out = "a step takes more than 26 days, too long for a prediction";
+        t->endless++;
     } else if (is_twice(t, c)) {
         c->left_out = "does what an earlier candidate does";
         t->twice++;
@@ -64,11 +68,19 @@ static void show_progress(void *with)
                 t->planned, t->all.count - 1);
 }
 
-/* Where no combination is legal, the first one's messages say why. */
+/* Where no combination is legal, the first one's messages say why; and where none can be
+ * ranked, a message of ours. */
 static int check_any(Tune *t)
 {
     int code;
 
+    if (t->ranked.count == 0 && t->endless > 0) {
+        diag_add(t->g, DIAG_ERROR, (Pos){.file = t->g->opt.input},
+                 "use more ranks, or a smaller model or global_batch",
+                 "tune: every candidate that fits takes more than 26 days a step, too "
+                 "long for a prediction that ranks them");
+        return diag_finish(t->g);
+    }
     if (t->refused == 0 || t->refused < t->all.count - 1)
         return EXIT_DONE;
     code = tune_check(t->g, &t->all.items[1].sets);

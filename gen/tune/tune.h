@@ -72,7 +72,7 @@ typedef struct Tune {
     struct { Candidate *items; int count, cap; } all;
     struct { Candidate **items; int count, cap; } ranked; /* those that fit, the best first */
     struct { TuneKnown *items; int count, cap; } known;
-    int planned, refused, large, twice, other_numerics;
+    int planned, refused, large, twice, other_numerics, endless;
     int64_t measure;         /* how many candidates run, not counting the description */
     int64_t steps, minutes;  /* of a run; of all runs and builds */
     const char *work;        /* folder of the trainers */

@@ -71,6 +71,8 @@ static void print_counts(const Tune *t, Text *to)
         text_printf(to, ", %d over the budget", t->large);
     if (t->refused)
         text_printf(to, ", %d refused", t->refused);
+    if (t->endless)
+        text_printf(to, ", %d too long for a prediction", t->endless);
     if (t->other_numerics)
         text_printf(to, ", %d with other numerics (--allow-numerics)", t->other_numerics);
     text_printf(to, "\n");

@@ -98,6 +98,13 @@ for layers, name in (32, "layers.0"), (1, "embed"), (1, "head"):
     near(merge["calls"], 4 * layers, f"merges of {name}")
     near(merge["bytes"], 3 * 4 * elems, f"bytes of a merge of {name}")
 
+# A clock ends after 26 days: a longer step has no figure. Rows of kernels that take less keep theirs.
+p = plan(large.replace("llama8b", "llama405b"), "--target", "cpu", "--set", "mesh={shard=2}", "--tokens", "1T")
+k = p["kernels"]
+assert k["step_ms"] is p["step_seconds"] is p["exposed_seconds"]["shard"] is p["run"]["hours"] is None, p["run"]
+assert any(w.startswith("a step takes more than 26 days") for w in p["warnings"]), p["warnings"]
+near(sum(r["total_ms"] for r in k["rows"]), k["alone_ms"], "rows of a step without a figure")
+
 # On a device, passes beside the products, their operands as often as they are read, rows of an embedding.
 # llama8b: 8,192 tokens; gpt2_124m: 4,096. H100: 720 TFLOP/s, 2,800 GB/s, 0.8 of it for norms; 1 us a launch.
 us, rate, memory = 1e-3, 720e12 / 1e3, 2800e9 / 1e3

@@ -85,6 +85,12 @@ plans() {
     check "a field of the target that no instruction shows" test "$(field ranked "$WORK/jit.json" | grep -o "'id'" | wc -l)" = 2
     tune "$llama" target.arch=native,x86-64-v3 --plan-only --json >"$WORK/arch.json"
     check "nor its arch" test "$(field ranked "$WORK/arch.json" | grep -o "'id'" | wc -l)" = 2
+    local large="$ROOT/models/llama405b.lua --target cpu --plan-only"
+    check "no candidate of more than 26 days a step is ranked" grep -q '^3 candidates: 1 ranked, 2 too long for a prediction' \
+        <(tune $large mesh.shard=16,32)
+    tune $large wrap=1,2 --set 'mesh={shard=1}' >"$WORK/out" 2>"$WORK/err"
+    check "where all are: code 1" test $? = 1
+    check "and a message" grep -q 'every candidate that fits takes more than 26 days a step' "$WORK/err"
     check "other numerics, when asked for" test "$(field ranked "$WORK/numerics.json" | grep -o "'id'" | wc -l)" -ge 4
 }
 

@@ -14,6 +14,11 @@ sizes() {
         target.node=aws-p5 mesh.shard=64
     check "their nodes" grep -q '8 x hgx-h100, tapered  mesh.node = 8' <("$FSDPGEN" size "$ROOT/models/llama8b.lua" \
         --set mesh.shard=64 --gpu h100 --fabric tapered)
+    local long=(--gpu a100-80gb --set global_batch=16777216)
+    check "a step of more than 26 days" grep -q ' a step takes more than 26 days$' \
+        <("$FSDPGEN" size "$ROOT/models/llama8b.lua" "${long[@]}")
+    "$FSDPGEN" size "$ROOT/models/llama8b.lua" "${long[@]}" --price a100-80gb=2 --json >"$WORK/size.json"
+    check "and in JSON" test "$(rank_bytes fits) $(rank_bytes tokens_per_second) $(rank_bytes usd)" = 'True None None'
     refused 1 'is not one of its values' $models --fabric ethernet
     refused 2 'size: --gpu h1000: no such GPU' $models --gpu h1000
     refused 2 'size: --price h100 is not GPU=USD' $models --price h100
