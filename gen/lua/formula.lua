@@ -375,8 +375,14 @@ function plain.choose(node, texts)
   if node.op ~= "select" then return plain.call(node.op, texts) end
   return fmt("select(%s %s %s, %s, %s)", texts[1], node.cmp, texts[2], texts[3], texts[4])
 end
-function formula.plain(node) return formula.text(node, plain) end
 
+-- nil if that has more than so many characters: a value that occurs often is written as often.
+function formula.plain(node, longest)
+  for _, part in ipairs(formula.order { node }) do
+    if #formula.text(part, plain) > longest then return nil end
+  end
+  return formula.text(node, plain)
+end
 
 -- Operations whose results changed, by the names that they have in hashes since: NaN is kept, and
 -- abs(-0.0) is 0.0.

@@ -47,6 +47,7 @@ for _, name in ipairs { "t", "d", "i", "j", "k", "at", "j0", "j1", "half", "lane
   taken[name] = true
 end
 
+local shown = 60 -- characters of a formula in a comment
 local most_inputs = 7 -- a gradient has twice as many operands and one
 
 local Map = {}
@@ -285,11 +286,13 @@ end
 
 function Map:backward_program(dy, outputs)
   local formula, used, leaves, inputs, nodes = self.tools.formula, {}, {}, {}, {}
-  local attrs, texts, rows = {}, {}, 0
+  local attrs, texts, short, rows = {}, {}, true, 0
   for _, o in ipairs(outputs) do
     for k, node in ipairs(o.nodes) do
       nodes[#nodes + 1] = node
-      texts[#texts + 1] = (o.parts and o.parts[k] or o.name) .. " = " .. formula.plain(node)
+      local text = formula.plain(node, shown)
+      short = short and text
+      texts[#texts + 1] = text and (o.parts and o.parts[k] or o.name) .. " = " .. text
     end
     rows = rows + (o.of.feature and 0 or 1)
   end
@@ -318,9 +321,9 @@ function Map:backward_program(dy, outputs)
       o.alias = not o.parts and dy or own and o.of.name or nil
     end
   end
-  local doc = concat(texts, ", ")
+  local doc = short and concat(texts, ", ")
   return { inputs = inputs, outputs = outputs, leaves = leaves, attrs = attrs, about = "",
-           doc = "gradient of " .. self.name .. (#doc < 60 and ": " .. doc or "") }
+           doc = "gradient of " .. self.name .. (doc and #doc < shown and ": " .. doc or "") }
 end
 
 -- backward(g, n, d) of the op, from the two results of gradient().
@@ -379,8 +382,9 @@ function Map:build()
   for _, o in ipairs(self.outputs) do
     o.dtype = self.row.name
     for k, node in ipairs(o.nodes) do
-      texts[#texts + 1] = (o.parts and o.parts[k] or o.name) .. " = "
-        .. self.tools.formula.plain(node)
+      local key = o.parts and o.parts[k] or o.name
+      texts[#texts + 1] = key .. " = "
+        .. (self.tools.formula.plain(node, self.tools.formula.most.bytes) or self.texts[key])
     end
   end
   local program, by_name, derived
@@ -393,7 +397,7 @@ function Map:build()
   local doc = concat(texts, ", ")
   local whole = { inputs = self.inputs, outputs = self.outputs, leaves = self.leaves,
                   attrs = given.attrs, doc = given.doc or doc,
-                  about = #doc < 60 and " of " .. doc or "" }
+                  about = #doc < shown and " of " .. doc or "" }
   local result = self.tools.rule(self.tools, whole)
   if by_name then
     result.rule.backward = self:backward(program, by_name)
