@@ -5,6 +5,7 @@
  * input. */
 #include "tokenize/tokenize.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
@@ -32,23 +33,34 @@ static bool begins(const char *s, size_t n, const char *with, size_t bytes)
     return n >= bytes && !memcmp(s, with, bytes);
 }
 
+/* Does it begin with bytes that texts lack? */
+static bool has_control(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n && i < 64; i++)
+        if (iscntrl((unsigned char)s[i]) && !isspace((unsigned char)s[i]))
+            return true;
+    return false;
+}
+
 const char *tok_no_text(const char *s, size_t n, const char *end)
 {
     static const struct {
-        const char *begin, *end, *says; /* end: also required at the end of the file */
+        const char *begin, *end, *says; /* end: a text may begin so; this ends the file, or
+                                           bytes that texts lack follow: it was cut short */
         size_t bytes;
     } kinds[] = {
         {"\x1f\x8b", NULL, "is gzip: unpack it first", 2},
         {"\x28\xb5\x2f\xfd", NULL, "is zstd: unpack it first", 4},
         {"PK\3\4", NULL, "is zip: unpack it first", 4},
         {"PAR1", "PAR1", "is Parquet: write it as JSON lines first", 4},
+        {"PARE", "PARE", "is encrypted Parquet: write it as JSON lines first", 4},
         {"version https://git-lfs.github.com/spec/v1", NULL,
          "is a Git LFS pointer, not the file: git lfs pull", 42},
     };
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (begins(s, n, kinds[i].begin, kinds[i].bytes) &&
-            (!kinds[i].end || begins(end, 4, kinds[i].end, 4)))
+            (!kinds[i].end || begins(end, 4, kinds[i].end, 4) || has_control(s, n)))
             return kinds[i].says;
     return NULL;
 }
