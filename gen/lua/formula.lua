@@ -222,7 +222,7 @@ function Parser:atom()
     local value = tonumber(token.text)
     if not value or value > 3e38 then
       mistake(token.at, #token.text, fmt("%s is not a number of f32", token.text))
-    elseif value > 0 and value < 1.2e-38 then
+    elseif value < 1.2e-38 and find(token.text, "^[0.]*[1-9]") then
       mistake(token.at, #token.text, fmt("%s is 0 in f32", token.text))
     end
     return self.pool:num(value)
