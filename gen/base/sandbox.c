@@ -98,6 +98,17 @@ Sandbox *sandbox_of(lua_State *L)
     return ud;
 }
 
+/* Where chunks that are not ours stand: for messages about what they took. */
+static void push_where(lua_State *L, int level)
+{
+    lua_Debug ar;
+
+    while (lua_getstack(L, level, &ar) && lua_getinfo(L, "S", &ar) &&
+           (*ar.what == 'C' || !strncmp(ar.source, "@gen/lua/", 9)))
+        level++;
+    luaL_where(L, level);
+}
+
 /* level: of the chunk's function, relative to this call. */
 static void expire(lua_State *L, int level)
 {
@@ -105,15 +116,17 @@ static void expire(lua_State *L, int level)
 
     s->expired = true;
     lua_sethook(L, budget_hook, LUA_MASKCOUNT, 1);
-    luaL_where(L, level);
+    push_where(L, level);
     if (s->full)
         lua_pushfstring(L, "needs more than %d MiB of memory", (int)(s->cap >> 20));
     else
         lua_pushfstring(
             L,
-            "ran for more than %d million instructions; a description only builds a "
-            "value",
-            (int)(s->instructions / 1000000));
+            "ran for more than %d million instructions%s",
+            (int)(s->instructions / 1000000),
+            s->instructions == SANDBOX_INSTRUCTIONS
+                ? "; a description only builds a value"
+                : "");
     lua_concat(L, 2);
     lua_error(L);
 }

@@ -348,9 +348,14 @@ static int run_grad(lua_State *L)
             continue;
         if (!d)
             luaL_error(L, "no gradient reaches the value that the block takes");
-        if (d->kind != VAL_NODE || d->loc == LOC_GRAD)
-            luaL_error(L, "the gradient of the value that the block takes is %s itself",
+        if (d->kind != VAL_NODE || d->loc == LOC_GRAD) {
+            x->b->help = "apply an op that depends on it, or add in the block before; a "
+                         "formula like x * 0 or x - x does not depend on x";
+            luaL_error(L,
+                       "the gradient of the value that the block takes is %s itself: the "
+                       "block only adds to that value",
                        d->name);
+        }
     }
     check_buffers(x);
     graph_hoist_setup(x->g, c); /* of backward functions */

@@ -466,7 +466,7 @@ function Check:axes()
       -- its message is enough
     elseif v ~= "parallel" and v ~= "reduction" then
       self:bad("axes", k, fmt("axis %s is neither parallel nor reduction", tostring(k)))
-    elseif not self.symbols[k] then
+    elseif self.inputs_good and not self.symbols[k] then
       self:bad("axes", k, fmt("axis %s is not a dim of the inputs", tostring(k)))
     else
       axes[#axes + 1] = { dim = k, reduction = v == "reduction" }

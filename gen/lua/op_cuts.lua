@@ -208,7 +208,7 @@ return function(check)
     local says = rule.cuts[axis]
     if not check:has_key("cuts", axis, says, "%s = {}") then
       -- its message is enough
-    elseif type(axis) ~= "string" or not check.symbols[axis] then
+    elseif type(axis) ~= "string" or check.inputs_good and not check.symbols[axis] then
       check:bad("cuts", axis, fmt("cut %s is neither a dim of the inputs nor an int attribute",
                                   tostring(axis)))
     elseif type(says) ~= "table" then

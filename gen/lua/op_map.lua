@@ -68,6 +68,8 @@ function Map:name_problem(name)
     return fmt("%s is a function", name)
   elseif keywords[name] then
     return fmt("%s is a word of Lua", name)
+  elseif not self.tools.ident(name) then
+    return fmt("%s is a word of C", name)
   elseif taken[name] or string.find(name, "^[vrs]%d+$") or string.find(name, "_[jkl]$")
          or string.find(name, "_at$") then
     return fmt("kernels see something else by the name %s", name)
@@ -355,6 +357,12 @@ function Map:check_gradient(program)
       owner[name] = owner[name] or "the gradient of " .. string.sub(name, 2)
     end
   end
+  for name, what in pairs(owner) do
+    if not self.tools.ident(name) then
+      self:bad(self.order[1], nil, fmt("%s would be named %s, a word of C", what, name),
+               fmt("give %s another name", string.sub(name, 2)))
+    end
+  end
   for _, input in ipairs(self.inputs) do
     for _, name in ipairs { input.name, table.unpack(input.parts or {}) } do
       if owner[name] then
@@ -416,7 +424,7 @@ function Map:build()
   return result
 end
 
--- tools: formula.lua, formula_grad.lua, formula_kernel.lua, formula_rows.lua and formula_rule.lua.
+-- tools: formula.lua, formula_grad.lua, formula_kernel.lua, formula_rows.lua, formula_rule.lua; ident.
 return function(given, name, tools)
   local map = setmetatable({
     given = given, name = name, tools = tools, problems = {}, texts = {}, order = {}, leaves = {},

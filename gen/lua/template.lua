@@ -53,22 +53,22 @@ local concat, math_type = table.concat, math.type
 
 -- ---- values to text -------------------------------------------------------------------
 
-local function str(v, expr)
+local function str(v, expr, level) -- level: whose mistake it is, as error() counts
   local kind = math_type(v)
   if kind == "integer" then return fmt("%d", v) end
   if kind == "float" then
     if v == math.floor(v) and v > -2^53 and v < 2^53 then return fmt("%.0f", v) end
-    error(fmt("${%s} is the fraction %.17g: use lit(...) or real(...)", expr, v), 2)
+    error(fmt("${%s} is the fraction %.17g: use lit(...) or real(...)", expr, v), level or 2)
   end
   if type(v) == "string" then return v end
   error(fmt("${%s} is %s, not text or a whole number", expr, type(v) == "nil" and "nil"
-            or "a " .. type(v)), 2)
+            or "a " .. type(v)), level or 2)
 end
 
--- A double literal that reads back exactly, as a double: 1 becomes 1.0.
-local function real(v)
-  if v ~= v or v == math.huge or v == -math.huge then
-    error("real: not a finite number: " .. tostring(v), 2)
+-- A double literal that reads back exactly, as a double: 1 becomes 1.0. who: calls it for a template.
+local function real(v, who)
+  if not math_type(v) or v ~= v or v == math.huge or v == -math.huge then
+    error((who or "real") .. ": not a finite number: " .. tostring(v), who and 3 or 2)
   end
   if v == math.floor(v) and v > -1e15 and v < 1e15 then return fmt("%.1f", v) end
   local s = fmt("%.17g", v)
@@ -417,26 +417,26 @@ function template.kernel_helpers(env)
   end
   function env.ld(x, index)
     local w = way(x, "ld")
-    index = str(index, "index")
+    index = str(index, "index", 3)
     if x.dtype == "split" then -- beside the weight whose remainder it is
       return fmt("rt_f32_from_split(%s[%s], %s[%s])", env.param.name, index, x.name, index)
     end
     return fmt(w[1], fmt("%s[%s]", x.name, index))
   end
   function env.st(y, index, value)
-    return fmt("%s[%s] = ", y.name, str(index, "index"))
-      .. fmt(way(y, "st")[2], str(value, "value"))
+    return fmt("%s[%s] = ", y.name, str(index, "index", 3))
+      .. fmt(way(y, "st")[2], str(value, "value", 3))
   end
   function env.rnd(y, value)
     local w = way(y, "rnd")
-    value = str(value, "value")
+    value = str(value, "value", 3)
     if w[3] then return fmt(w[3], value) end
     if y.dtype == "split" then return fmt("(%s)", value) end
     if w[2] == "%s" then return fmt("(%s)", value) end
     return fmt(w[1], fmt(w[2], value))
   end
   function env.lit(n)
-    local s = real(n) .. (acc == "float" and "f" or "")
+    local s = real(n, "lit") .. (acc == "float" and "f" or "")
     return n < 0 and "(" .. s .. ")" or s
   end
   env.gemm = gemm_table

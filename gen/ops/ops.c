@@ -41,7 +41,7 @@ static int c_symbols(lua_State *L)
     return 1;
 }
 
-static int c_ident(lua_State *L)
+int ops_ident(lua_State *L)
 {
     lua_pushboolean(L, ident_ok(luaL_checkstring(L, 1)));
     return 1;
@@ -64,7 +64,7 @@ static void push_helpers(Gen *g)
 {
     static const luaL_Reg helpers[] = {{"problem", c_problem},
                                        {"symbols", c_symbols},
-                                       {"ident", c_ident},
+                                       {"ident", ops_ident},
                                        {"model_field", c_model_field},
                                        {NULL, NULL}};
 

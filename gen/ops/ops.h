@@ -132,6 +132,7 @@ bool ops_map_expand(Gen *g, OpRule *op);
  * that belongs to the formula's hash. */
 OpMap *ops_map_read(Gen *g, const char *own);
 void ops_push_tools(Gen *g); /* the modules that op_map.lua and formula_chain.lua share */
+int ops_ident(lua_State *L); /* may the text name something in C? */
 int ops_load_checker(Gen *g); /* registry ref of gen/lua/op.lua's function that checks a rule */
 /* Checks the rule on top of the stack, which it takes. False after a message. */
 bool ops_take_rule(Gen *g, OpRule *op, int checker);

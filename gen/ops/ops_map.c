@@ -42,7 +42,9 @@ static void push_tool(Gen *g, const char *name, const char *path)
 
 void ops_push_tools(Gen *g)
 {
-    lua_createtable(g->L, 0, 6);
+    lua_createtable(g->L, 0, 7);
+    lua_pushcfunction(g->L, ops_ident);
+    lua_setfield(g->L, -2, "ident");
     push_tool(g, "formula", "gen/lua/formula.lua");
     push_tool(g, "grad", "gen/lua/formula_grad.lua");
     push_tool(g, "kernel", "gen/lua/formula_kernel.lua");

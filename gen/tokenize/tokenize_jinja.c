@@ -314,6 +314,25 @@ static int load_language(lua_State *L)
     return 0;
 }
 
+static int run(lua_State *L);
+
+/* The chat took too much: a message with the template's line in place of the sandbox's. */
+static void place_end(lua_State *L)
+{
+    const bool full = sandbox_of(L)->full;
+
+    lua_settop(L, 0);
+    lua_gc(L, LUA_GCCOLLECT);
+    sandbox_budget(L, JINJA_INSTRUCTIONS, JINJA_BYTES);
+    lua_getglobal(L, "jinja");
+    lua_getfield(L, -1, "fail");
+    lua_pushfstring(L,
+                    full ? "needs more than %d MiB of memory for a chat"
+                         : "ran for more than %d million steps on a chat",
+                    full ? JINJA_BYTES >> 20 : JINJA_INSTRUCTIONS / 1000000);
+    lua_pcall(L, 1, 0, 0);
+}
+
 static bool call(TokChat *c, lua_CFunction f, char *error)
 {
     lua_State *L = c->L;
@@ -325,6 +344,8 @@ static bool call(TokChat *c, lua_CFunction f, char *error)
     lua_pushcfunction(L, f);
     lua_pushlightuserdata(L, c);
     status = sandbox_status(L, lua_pcall(L, 1, 0, 0));
+    if (status != LUA_OK && f == run && sandbox_of(L)->left <= 0)
+        place_end(L);
     if (status != LUA_OK)
         snprintf(error, TOK_ERROR_BYTES, "%.400s", lua_tostring(L, -1));
     lua_settop(L, 0);

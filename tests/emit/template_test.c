@@ -131,6 +131,10 @@ static void kernels(void **state)
     gives("${lit(1e-5)}", ENV("double", "double"), "1e-05\n");
     refuses("${ld(1, 'i')}", ENV("float", "float"),
             "t/x.c:1: ld: the first argument must be an operand, got number");
+    refuses("${ld(x)}", ENV("float", "float"),
+            "t/x.c:1: ${index} is nil, not text or a whole number");
+    refuses("${lit(1/0)}", ENV("float", "float"),
+            "t/x.c:1: lit: not a finite number: inf");
 }
 
 static void prepared(void **state)

@@ -101,9 +101,9 @@ jinja_refused() {
     template "text beyond ASCII" '{{ "é" | upper }}' '`upper` of text that is not ASCII is not supported'
     template "a macro for ever" '{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}' "macros call each other more than 50 deep"
     template "loops for ever" "$(perl -e 'print "{% for x in range(99999) %}" x 4, "{% endfor %}" x 4')" \
-        "ran for more than 100 million"
+        "ran for more than 100 million steps on a chat"
     template "a text for ever" '{% set ns = namespace(x="x") %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}' \
-        "chats.jsonl:1: "
+        "needs more than 512 MiB of memory for a chat"
     template "turns that are not how a chat begins" \
         "{% for m in messages %}{{ loop.revindex ~ m.content }}{% endfor %}" \
         "message 2 is not how it writes the chat, so the targets are unknown: mark them with {% generation %}" \
