@@ -112,25 +112,6 @@ static bool follow(const char *path, char to[PATH_MAX])
     return false;
 }
 
-/* Can a file be created beside it? */
-static bool check_folder(const Named *n, char *error)
-{
-    char folder[PATH_MAX];
-    if (!follow(n->path, folder))
-        return wrong(n, strerror(errno), error);
-    char *slash = strrchr(folder, '/');
-    if (slash == NULL)
-        strcpy(folder, ".");
-    else
-        slash[slash == folder] = '\0';
-    if (access(folder, W_OK | X_OK) == 0)
-        return true;
-    return wrong(n,
-                 errno == ENOENT ? "No such file or directory: make its folder first"
-                                 : strerror(errno),
-                 error);
-}
-
 /* The folder of a name; its last part. */
 static const char *folder_of(const char *path, struct stat *folder)
 {
@@ -249,18 +230,54 @@ static bool is_checkpoint(const char *folder)
     return found;
 }
 
-/* Does the name lead to a file in a checkpoint, STEP/FILE or STEP/optimizer/FILE? */
-static bool is_in_checkpoint(const char *path)
+/* Is the folder a checkpoint, STEP or STEP/optimizer? */
+static bool is_of_checkpoint(const char *folder)
 {
     char at[PATH_MAX], *slash;
     bool found = false;
-    if (realpath(path, at) == NULL)
+    if (realpath(folder, at) == NULL)
         return false;
     for (int i = 0; i < 2 && !found && (slash = strrchr(at, '/')) > at; i++) {
-        *slash = '\0';
         found = is_checkpoint(at);
+        *slash = '\0';
     }
     return found;
+}
+
+/* The folder that the name leads to. */
+static bool find_folder(const char *path, char folder[PATH_MAX])
+{
+    if (!follow(path, folder))
+        return false;
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL)
+        strcpy(folder, ".");
+    else
+        slash[slash == folder] = '\0';
+    return true;
+}
+
+/* Can a file be created beside it? */
+static bool check_folder(const Named *n, char *error)
+{
+    char folder[PATH_MAX];
+    if (!find_folder(n->path, folder))
+        return wrong(n, strerror(errno), error);
+    if (is_of_checkpoint(folder))
+        return wrong(n, "its folder is a checkpoint, and goes with it: name another one",
+                     error);
+    if (access(folder, W_OK | X_OK) == 0)
+        return true;
+    return wrong(n,
+                 errno == ENOENT ? "No such file or directory: make its folder first"
+                                 : strerror(errno),
+                 error);
+}
+
+static bool is_in_checkpoint(const char *path)
+{
+    char folder[PATH_MAX];
+    return find_folder(path, folder) && is_of_checkpoint(folder);
 }
 
 bool rt_kernels_path(const RtFlags *f, const char *beside, char path[PATH_MAX])

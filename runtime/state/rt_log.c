@@ -9,6 +9,7 @@
 #include "state/rt_state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -188,6 +189,8 @@ static void open_log(Rt *rt)
                                                            : fopen(st->flags.log, "we");
     if (st->log == NULL)
         log_failed(rt);
+    else if (st->log_lines == NULL) /* who copies and empties it leaves no hole */
+        fcntl(fileno(st->log), F_SETFL, O_APPEND);
 }
 
 /* ---- lines ----------------------------------------------------------------------- */

@@ -130,6 +130,7 @@ outputs() {
     check "nothing else is left" test -z "$(find "$d" -name '*.part')"
     outputs_pipe "$d"
     outputs_spare "$d"
+    outputs_emptied
 }
 
 # With --force neither: a checkpoint's files, those of --init, whatever leads there.
@@ -188,6 +189,20 @@ outputs_spare_always() {
     echo mine | tee "$d/MANIFEST" >"$d/step-00000001/mine"
     check "a folder of that name, and a MANIFEST, need not be a checkpoint's" \
         quick --force --stats "$d/step-00000001/mine" --log "$d/MANIFEST"
+    quick --log "$at/optimizer/new.jsonl" --checkpoint "$d/other"
+    check "a file that would be removed with a checkpoint" test "$? $(grep -c -- \
+        '--log .*: its folder is a checkpoint' "$WORK/quick.err") $(ls "$at/optimizer" | grep -c new)" = "1 1 0"
+}
+
+# A log that another program copies and empties begins with a line, not with a hole.
+outputs_emptied() {
+    local log=$WORK/emptied.jsonl job
+    "$WORK/one/trainer" --data "$data" --steps 1000000 --threads 1 --log "$log" >/dev/null 2>&1 &
+    job=$!
+    timeout 30 sh -c "until [ -s '$log' ]; do sleep 0.05; done; : >'$log'; until [ -s '$log' ]; do sleep 0.05; done"
+    kill -KILL $job
+    wait $job 2>/dev/null
+    check "a log that was emptied" test "$(head -c 8 "$log" | tr '\0' '@')" = '{"step":'
 }
 
 outputs_pipe() {
