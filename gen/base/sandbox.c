@@ -120,13 +120,11 @@ static void expire(lua_State *L, int level)
     if (s->full)
         lua_pushfstring(L, "needs more than %d MiB of memory", (int)(s->cap >> 20));
     else
-        lua_pushfstring(
-            L,
-            "ran for more than %d million instructions%s",
-            (int)(s->instructions / 1000000),
-            s->instructions == SANDBOX_INSTRUCTIONS
-                ? "; a description only builds a value"
-                : "");
+        lua_pushfstring(L, "ran for more than %d million instructions%s",
+                        (int)(s->instructions / 1000000),
+                        s->instructions == SANDBOX_INSTRUCTIONS
+                            ? "; a description only builds a value"
+                            : "");
     lua_concat(L, 2);
     lua_error(L);
 }

@@ -316,7 +316,8 @@ static int load_language(lua_State *L)
 
 static int run(lua_State *L);
 
-/* The chat took too much: a message with the template's line in place of the sandbox's. */
+/* The chat took too much: a message with the template's line in place of the sandbox's.
+ */
 static void place_end(lua_State *L)
 {
     const bool full = sandbox_of(L)->full;
