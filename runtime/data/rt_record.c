@@ -209,9 +209,11 @@ static bool same_file(const RtDigests *d, int first, const RtRecord *was)
     return true;
 }
 
-/* Do the files exist elsewhere in the list? */
-static bool is_elsewhere(const RtDigests *d, int first, const RtRecords *was)
+/* Is its content not that of its place in the list, but of another? */
+static bool is_elsewhere(const RtDigests *d, int first, const RtRecords *was, int place)
 {
+    if (same_file(d, first, &was->file[place]))
+        return false;
     for (int i = 0; i < was->n; i++)
         if (was->file[i].known[RT_PART_TOKENS] && same_file(d, first, &was->file[i]))
             return true;
@@ -260,7 +262,7 @@ bool rt_record_differs(const Rt *rt, const char *flag, const RtRecords *was, boo
         const RtTokenFile *f = rt_tokens_file(tokens, i);
         if (is_same(d, first, f, &was->file[i], content, error))
             continue;
-        if (content && is_elsewhere(d, first, was)) {
+        if (content && is_elsewhere(d, first, was, i)) {
             rt_tokens_wrong(error,
                             "the files come in another order: %s has the place of %s",
                             f->name, was->file[i].name);

@@ -83,6 +83,13 @@ between() {
         llama1 3 --checkpoint "$dd/ck" --resume
     mv "$dd/b.txt" "$dd/d.txt"
     on "$dd/[cd].txt" says 'in the old order' 0 'resumed from' llama1 3 --checkpoint "$dd/ck" --resume
+    # one file, read in another way
+    rm -rf "$dd/ck"
+    cp "$data" "$dd/f.bin"
+    on "text:$dd/f.bin" run llama1 2 --checkpoint "$dd/ck" || bad 'bytes of f.bin' "$WORK/llama1.err"
+    on "nanogpt:$dd/f.bin" says 'the same content as other tokens' 1 \
+        'f.bin is read as [0-9]* tokens of 2 bytes, and f.bin was as [0-9]* of 1; restore' \
+        llama1 3 --checkpoint "$dd/ck" --resume
 }
 
 # A checkpoint of a version that kept no digests.
