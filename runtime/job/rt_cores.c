@@ -106,7 +106,7 @@ int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks)
         return (int)f->threads;
     const char *wish = getenv("OMP_NUM_THREADS");
     const int n = wish != NULL ? atoi(wish) : 0;
-    const bool torchrun = getenv("TORCHELASTIC_RUN_ID") != NULL && n == 1;
+    const bool torchrun = rt_join_is_torchrun() && n == 1;
     if (n > 0 && n <= 1024 && !torchrun)
         return n;
     return c->quota / ranks > 0 ? c->quota / ranks : 1;

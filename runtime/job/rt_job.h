@@ -63,7 +63,7 @@ _Noreturn void rt_fail(const Rt *rt, int code, const char *fmt, ...)
 _Noreturn void rt_leave(const Rt *rt);
 /* rt_watch.c: the purpose of a collective, for messages; NULL: unknown subject. */
 const char *rt_subject_name(const RtTrainer *t, int subject);
-/* For torchrun, which displays it as the root cause. */
+/* For torchrun, which displays it as the root cause: the first one counts. */
 void rt_report_error(const char *text);
 
 /* ---- rt_mail.c: sums over all ranks, modulo 2^64 --------------------------------- */
@@ -162,6 +162,8 @@ typedef struct RtJoin {
     bool named;                 /* the identity is the same on all machines */
     char identity[512];         /* the same for all ranks of this job, and only for them */
 } RtJoin;
+/* Did torchrun start this process, or the one that started it? */
+bool rt_join_is_torchrun(void);
 /* Did a launcher start this process? error: what is wrong with its variables, or "". */
 bool rt_join_find(RtJoin *j, char *error);
 /* What a rank starts with, in the process that became it. */

@@ -93,6 +93,11 @@ static int number_on(const char *variable, int machine)
     return n;
 }
 
+bool rt_join_is_torchrun(void)
+{
+    return is_set("TORCHELASTIC_RUN_ID");
+}
+
 bool rt_join_find(RtJoin *j, char *error)
 {
     error[0] = '\0';

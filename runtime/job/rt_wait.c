@@ -15,11 +15,13 @@
 #include "job/rt_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -96,11 +98,29 @@ void rt_leave(const Rt *rt)
     _exit(atomic_load(&shared->abort));
 }
 
-/* torchrun names a file for this and displays its contents. */
+/* Opens the file that torchrun names for this, in a folder that it makes for each start
+ * of a rank, so that it does not exist or is empty. Anything else is not for this: it is
+ * not overwritten, nor is a pipe or a device opened. */
+static FILE *open_error_file(void)
+{
+    const char *path = rt_join_is_torchrun() ? getenv("TORCHELASTIC_ERROR_FILE") : NULL;
+    struct stat s;
+    if (path == NULL ||
+        (lstat(path, &s) == 0 ? !S_ISREG(s.st_mode) || s.st_size > 0 : errno != ENOENT))
+        return NULL;
+    const int fd = open(
+        path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    FILE *f = fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size == 0
+                  ? fdopen(fd, "a")
+                  : NULL;
+    if (f == NULL && fd >= 0)
+        close(fd);
+    return f;
+}
+
 void rt_report_error(const char *text)
 {
-    const char *path = getenv("TORCHELASTIC_ERROR_FILE");
-    FILE *f = path != NULL && path[0] != '\0' ? fopen(path, "we") : NULL;
+    FILE *f = open_error_file();
     if (f == NULL)
         return;
     fprintf(f, "{\"message\": ");

@@ -293,6 +293,7 @@ join_start() {
     local launcher=$1 ranks=$2 name=$3 rank
     shift 3
     watchers=()
+    rm -f "$WORK"/error.*.json # torchrun makes a folder for each start
     for ((rank = ranks - 1; rank >= 0; rank--)); do
         started_by "$launcher" "$rank" "$ranks"
         "${as[@]}" "$WORK/$name" --data "$data" "$@" \
@@ -389,6 +390,29 @@ toy_join_refused() {
     fi
 }
 
+# The file that torchrun names for an error takes one; what it did not make is left alone.
+toy_error_file() {
+    local as launcher file=$WORK/error.0.json kept=$WORK/error.kept fail=("$WORK/toy2" --data "$data")
+    for launcher in mpirun torchrun; do # 4 ranks of 2: refused before it meets the others
+        started_by $launcher 0 4
+        cp "$data" "$kept"
+        check "$launcher: an error" bash -c '! "$@"' - "${as[@]}" TORCHELASTIC_ERROR_FILE="$kept" "${fail[@]}"
+        check "$launcher: is not written over data" cmp "$data" "$kept"
+        rm -f "$file"
+        check "$launcher: a new file" bash -c '! "$@"' - "${as[@]}" TORCHELASTIC_ERROR_FILE="$file" "${fail[@]}"
+        check "$launcher: takes it under torchrun only" test "$(grep -c "^{.message.: .*$launcher started 4 ranks" \
+            "$file" 2>/dev/null)" = "$([ $launcher = torchrun ] && echo 1)"
+    done
+    rm -f "$file" && mkfifo "$file"
+    toy_fails "nor does a pipe hold the end up" 2 "torchrun started 4 ranks" timeout 5 "${as[@]}" "${fail[@]}"
+    rm "$file" && ln -s "$WORK/error.linked" "$file"
+    check "a link is not followed" bash -c '! "$@" && test ! -e "$0"' "$WORK/error.linked" "${as[@]}" "${fail[@]}"
+    rm "$file" && : >"$file"
+    check "an empty file takes the error" bash -c '! "$@" && grep -q "message.: .*torchrun started 4 ranks" "$0"' \
+        "$file" "${as[@]}" "${fail[@]}"
+    rm "$file"
+}
+
 # disagree NAME CODES PATTERN FLAGS_OF_RANK_0 FLAGS_OF_RANK_1: two ranks, each started alone
 disagree() {
     local name=$1 expected=$2 pattern=$3 rank as flags
@@ -483,7 +507,7 @@ toy_threads() {
     local flags="-O1 -g -fsanitize=thread" sources
     sources="$ROOT/tests/runtime/comm_test.c $ROOT/runtime/cpu/rt_comm.c $ROOT/runtime/cpu/rt_pull.c $ROOT/runtime/state/rt_collective.c
              $ROOT/runtime/cpu/rt_sum.c $ROOT/runtime/job/rt_wait.c $ROOT/runtime/job/rt_say.c
-             $ROOT/runtime/job/rt_json.c"
+             $ROOT/runtime/job/rt_json.c $ROOT/runtime/job/rt_launcher.c"
     # shellcheck disable=SC2086
     if ! cc $toy_flags $flags $sources -o "$WORK/comm_test" -lpthread ||
        ! cc $toy_flags $flags -DCOMM_THREAD=1 $sources -o "$WORK/comm_thread" -lpthread ||
@@ -536,7 +560,7 @@ toy_parts() {
     part toy_faults:toy toy_all_faults
     part toy_kills:toy toy_all_kills
     local name
-    for name in tells limits lingers suspended nohup joined join_refused door disagreements openmp; do
+    for name in tells limits lingers suspended nohup joined join_refused error_file door disagreements openmp; do
         part toy_$name:toy toy_$name
     done
     part toy_allocations:toy check "a step allocates nothing" toy_allocations
