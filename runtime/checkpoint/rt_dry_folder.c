@@ -246,6 +246,13 @@ static void check_init(RtDry *d)
     const char *dir = d->flags->init;
     char folder[RT_PATH_BYTES], why[RT_ERROR_BYTES] = "";
     int64_t *steps = NULL;
+    if (has(dir, "MANIFEST")) {
+        if (rt_folder_is_sound(d->flags, dir, why))
+            rt_dry_add(d, "initial weights", RT_DRY_OK, "%.400s, intact", dir);
+        else
+            rt_dry_add(d, "initial weights", RT_DRY_PROBLEM, "%.300s: %.400s", dir, why);
+        return;
+    }
     if (has(dir, "model.safetensors") || has(dir, "model.safetensors.index.json")) {
         rt_dry_add(d, "initial weights", RT_DRY_OK, "%.400s", dir);
         return;

@@ -4,9 +4,8 @@
  * Face folder. Out: the folder of the weights: for a run's the newest intact step or,
  * with --best, the one that the newest calls the best. Rank 0 says which.
  *
- * All ranks together verify a step named by --checkpoint and whatever is found in a run's
- * folder. A step's folder named by --init is treated like any model's. Nothing is
- * written, because a run may write there at the same time. */
+ * All ranks together verify a step, named or found in a run's folder: any folder with a
+ * MANIFEST. Nothing is written, because a run may write there at the same time. */
 #include "checkpoint/rt_checkpoint.h"
 #include "job/rt_out.h"
 
@@ -253,22 +252,54 @@ static Kind kind_of(Rt *rt, const char *dir, bool init)
 {
     char ignored[RT_ERROR_BYTES];
     uint64_t kind = OF_A_RUN;
-    if (rt->rank == 0 && init) {
+    if (rt->rank == 0 && has(dir, "MANIFEST")) {
+        kind = OF_A_STEP;
+    } else if (rt->rank == 0 && init) {
         int64_t *steps = NULL;
         const bool model =
             has(dir, "model.safetensors") || has(dir, "model.safetensors.index.json");
         if (model || rt_file_steps(dir, &steps, ignored) <= 0)
             kind = OF_A_MODEL; /* if it is neither, reading it reports that */
         free(steps);
-    } else if (rt->rank == 0 && has(dir, "MANIFEST")) {
-        kind = OF_A_STEP;
     }
     rt_take_first(rt, &kind, 1);
     return (Kind)kind;
 }
 
+/* Collective: do all machines find the same checkpoint there? */
+static void agree_on_manifest(const Search *s)
+{
+    RtManifest m;
+    char ignored[RT_ERROR_BYTES];
+    uint64_t mine = 0;
+    rt_manifest_read(&m, s->folder, ignored);
+    for (int i = 0; i < m.n_files; i++)
+        mine = rt_hash64(&m.files[i].hash, sizeof m.files[i].hash, mine + 1);
+    rt_manifest_free(&m);
+    uint64_t first = mine;
+    rt_take_first(s->rt, &first, 1);
+    if (first != mine && mine != 0) {
+        rt_fail(s->rt, RT_EXIT_ERROR,
+                "%s: %s is another checkpoint for rank %d than for rank 0: all machines "
+                "must find the same bytes",
+                s->flag, s->folder, s->rt->rank);
+    }
+}
+
+/* Collective: a step's folder. */
+static void find_named(Search *s, bool init)
+{
+    agree_on_manifest(s);
+    if (!is_sound(s)) {
+        rt_refuse(
+            s->rt, "%s %s: it is not intact; `trainer verify` says what is damaged%s",
+            s->flag, s->dir,
+            init ? ". To take its weights as they are, copy it without MANIFEST" : "");
+    }
+}
+
 /* Collective: a checkpoint in a run's folder, or the step's folder itself. */
-static void find_sound(Search *s, Kind kind)
+static void find_sound(Search *s, Kind kind, bool init)
 {
     Rt *rt = s->rt;
     RtState *st = rt->state;
@@ -282,9 +313,8 @@ static void find_sound(Search *s, Kind kind)
         find_step(s);
     else if (st->flags.best)
         rt_refuse(rt, "--best: %s is one step's folder: name the run's", s->dir);
-    else if (!is_sound(s))
-        rt_refuse(rt, "%s %s: it is not intact; `trainer verify` says what is damaged",
-                  s->flag, s->dir);
+    else
+        find_named(s, init);
     close_checkpoint(st->checkpoint);
     st->checkpoint = own;
 }
@@ -298,7 +328,7 @@ static const char *find(Rt *rt, const char *flag, const char *dir, bool init)
     rt->state->weights_listed = kind == OF_A_RUN;
     if (kind == OF_A_MODEL)
         return dir;
-    find_sound(&s, kind);
+    find_sound(&s, kind, init);
     char *found = strdup(s.folder);
     if (found == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "%s: out of memory", flag);

@@ -123,10 +123,12 @@ static bool is_newer(const char *text, const char *path, char *error)
     long long version;
     if (sscanf(text, "fsdpgen checkpoint %lld\n", &version) != 1 || version <= VERSION)
         return false;
-    snprintf(error, RT_ERROR_BYTES,
-             "%s is of format %lld, and this trainer reads formats 1 to %d: use the "
-             "trainer that wrote it, or start from its weights by --init",
-             path, version, VERSION);
+    snprintf(
+        error, RT_ERROR_BYTES,
+        "%s is of format %lld, and this trainer reads formats 1 to %d: use the "
+        "trainer that wrote it, or start from its weights by --init of a copy without "
+        "MANIFEST",
+        path, version, VERSION);
     rt_file_error_here();
     return true;
 }

@@ -58,6 +58,9 @@ dry_runs() {
         --checkpoint "$ck" --resume
     check 'dry run: for the one before' row resume ok '.*: step 2 of 6, every hash agrees'
     dry '--init of a run' 0 'initial weights +ok .*step-00000002, the newest intact one' llama1 --init "$ck"
+    dry "--init of a step that is damaged" 1 'initial weights +PROBLEM .*step-00000004: model.safetensors: not what' \
+        llama1 --init "$ck/step-00000004"
+    dry "--init of a step" 0 'initial weights +ok .*step-00000002, intact' llama1 --init "$ck/step-00000002"
     damage "$ck/step-00000004/model.safetensors" flip 20000
     files_of "$ck" >"$WORK/dry.after"
     check 'dry run: the folder stays as it is' cmp "$WORK/dry.before" "$WORK/dry.after"

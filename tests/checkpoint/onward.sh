@@ -57,6 +57,13 @@ evaluated() {
     check '--init passes it over, too' test "$(hash_of llama2 "$ck")" = "$(hash_of llama0 "$ck/step-00000002")"
     reads "eval: a step's folder that is damaged" 1 'it is not intact; .trainer verify. says' llama0 eval \
         --checkpoint "$ck/step-00000004" --data "$held"
+    reads "--init: a step's folder that is damaged" 1 \
+        'init .*: it is not intact; .trainer verify. says .* copy it without MANIFEST' llama2 eval \
+        --init "$ck/step-00000004" --data "$held"
+    says '--init: nor does a run begin with it' 1 'init .*: it is not intact' llama1 1 --init "$ck/step-00000004"
+    rm -rf "$WORK/onward.hf" && cp -r "$ck/step-00000004" "$WORK/onward.hf" && rm "$WORK/onward.hf/MANIFEST"
+    reads '--init: a copy without MANIFEST is a model' 0 'onward.hf: loss' llama0 eval --init "$WORK/onward.hf" \
+        --data "$held"
 }
 part evaluated:families,accepted evaluated
 

@@ -158,7 +158,7 @@ newer_format() {
     timeout 60 "$verifier" --data "$data" --threads 1 --quiet --checkpoint "$vck" --resume --steps 3 \
         >"$WORK/newer.out" 2>"$WORK/newer.err" </dev/null
     check "a run does not go on before it" test $? = 1 -a ! -e "$vck/step-00000003"
-    check "and says what to do" grep -q 'is of format 3, .* by --init; that is not damage' "$WORK/newer.err"
+    check "and says what to do" grep -q 'is of format 3, .* by --init of a copy without MANIFEST; that is not damage' "$WORK/newer.err"
     verify_again
 }
 

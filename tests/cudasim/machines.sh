@@ -160,7 +160,7 @@ machines_apart() {
             >"$dir.log" 2>&1 || bad "several machines: models of their own" "$dir.log"
     job "$dir" 0:0,1 1:2,3 -- --steps 1 --init model/step-00000001
     says "a model that differs between machines" " 1 1 1 1" \
-        "--init: model/step-00000001 has other weights for rank [23] than for rank 0"
+        "--init: model/step-00000001 is another checkpoint for rank [23] than for rank 0"
     rm -rf "${own[1]}/model" && cp -r "${own[0]}/model" "${own[1]}"
     job "$dir" 0:0,1 1:2,3 -- --steps 1 --init model/step-00000001
     says "copies of one model" " 0 0 0 0" ""
