@@ -276,6 +276,19 @@ static void keep_record(RtRecords *to, RtRecords *from)
     *from = (RtRecords){NULL, 0};
 }
 
+static void warn_unverified(const Rt *rt, const char *flag, const char *folder,
+                            const RtRecords *was)
+{
+    const char *name = rt_record_doubts(rt, flag, was);
+    if (name != NULL) {
+        rt_say("trainer: warning: %s was saved before --%s %s was hashed, and that file "
+               "was changed, moved or copied since: whether it had the same content for "
+               "the steps before cannot be checked. If it may have had another, move "
+               "that checkpoint away and --resume from an older one, or start again",
+               folder, flag, name);
+    }
+}
+
 /* Compares the data with those of the checkpoint, or arranges that they are compared when
  * all are hashed. */
 static void take_data(Rt *rt, const char *folder, RtTrainState *s)
@@ -295,11 +308,14 @@ static void take_data(Rt *rt, const char *folder, RtTrainState *s)
                "that was never stopped",
                folder);
     }
-    if (s->data.n == 0) {
+    if (rt_record_lacks(&s->data)) {
         rt_say("trainer: note: %s has no digests of its data (an earlier version wrote "
                "it): only sizes, beginnings and ends of files were compared",
                folder);
     }
+    if (!rt->state->flags.accept_data)
+        warn_unverified(rt, "data", folder, &s->data);
+    warn_unverified(rt, "eval", folder, &s->eval);
     if (rt_record_differs(rt, "eval", &s->eval, !d->pending, error))
         rt_record_warn_eval(error, folder);
     else if (d->pending)

@@ -3,7 +3,7 @@
  * from it. Out: train_state.json, which together with weights, masters and moments is the
  * whole state of a run, and the index of weights in several files. Numbers that must be
  * restored exactly are C99 hex floats; nothing in these files depends on ranks, hosts or
- * time. */
+ * time, but for the numbers of files whose content is not verified (rt_record.c). */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  * 2. Up to 1 GiB, and what an earlier run hashed (rt_known.c), is known before the first
  *    step. The rest is hashed during training by a thread per rank, at idle priority for
  *    processor and disk. A save waits for the digests and helps; the last save after a
- *    signal or --stop-after records those that are known.
+ *    signal or --stop-after records those that are known, and which ones are not.
  * 3. When all are known, every rank compares its digests with rank 0's. Rank 0 compares
  *    them with what masks say of their tokens, and with the checkpoint that the run
  *    resumed from.
@@ -267,7 +267,7 @@ static void compare_with_checkpoint(RtDigests *d)
     char error[RT_ERROR_BYTES];
     if (rt_record_differs(d->rt, "data", &d->was_data, true, error)) {
         rt_fail(d->rt, RT_EXIT_ERROR,
-                "--resume: all data are hashed now, and they differ from those of %s: "
+                "--resume: the data are hashed now, and they differ from those of %s: "
                 "%s; restore them, or continue with the new ones by --accept-data",
                 d->was_in, error);
     }
@@ -517,6 +517,8 @@ void rt_digest_settle(Rt *rt)
     if (is_all_known(d, rt_save_sum)) {
         d->save_pending = false;
         conclude(d, rt_save_sum);
+    } else if (rt->rank == 0) {
+        compare_with_checkpoint(d); /* what is known: this save takes its place */
     }
 }
 

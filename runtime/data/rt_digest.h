@@ -56,6 +56,8 @@ typedef struct RtRecord {
     int64_t bytes[RT_PARTS]; /* 0: it has no such part */
     uint64_t digest[RT_PARTS];
     bool known[RT_PARTS]; /* is the digest known? */
+    /* A number for the file that was read, if its content was not verified; 0: it was */
+    uint64_t unverified[RT_PARTS];
 } RtRecord;
 typedef struct RtRecords {
     RtRecord *file;
@@ -119,10 +121,15 @@ void rt_known_add(const RtMapped *m, uint64_t digest);
 void rt_record_write(const Rt *rt, FILE *f);
 bool rt_record_read(RtJson *j, RtRecords *out); /* free the result in any case */
 void rt_record_free(RtRecords *r);
-/* Does what is open now differ from the record? Then error says how. content: all digests are known
- * now; otherwise only sizes are compared. */
+/* Does what is open now differ from the record? Then error says how. content: digests are compared
+ * as far as they are known now; otherwise only sizes are. */
 bool rt_record_differs(const Rt *rt, const char *flag, const RtRecords *was, bool content,
                        char *error);
 void rt_record_warn_eval(const char *error, const char *folder);
+/* A file whose content was not verified when it was recorded, and which is not the one that was read
+ * then, or has changed since; NULL: none of them. */
+const char *rt_record_doubts(const Rt *rt, const char *flag, const RtRecords *was);
+/* Does it lack the digest of a file, though it does not say that this was not verified? */
+bool rt_record_lacks(const RtRecords *was);
 
 #endif

@@ -3,9 +3,10 @@
  * the record of a checkpoint. Out: such a record; whether both have the same content.
  *
  * The content decides, file by file in the order in which samples come from them; names
- * are for messages. A save that a signal requested before all was hashed records what the
- * checkpoint before it did, which is still to be compared. Unknown digests are not
- * compared. */
+ * are for messages. A save that a signal requested before all was hashed has not verified
+ * its data: it records the digest of the checkpoint before it, if there is one, and which
+ * file was read. A run that resumes from it compares the content with that digest, and
+ * warns if the file is not that one: its content may have been another. */
 #include "job/rt_file.h"
 #include "data/rt_digest.h"
 
@@ -14,6 +15,8 @@
 
 static const char *const keys[RT_PARTS] = {"digest", "mask", "index"};
 static const char *const byte_keys[RT_PARTS] = {"bytes", "mask_bytes", "index_bytes"};
+static const char *const unverified_keys[RT_PARTS] = {"unverified", "mask_unverified",
+                                                      "index_unverified"};
 
 /* The parts of --data come first. */
 static int first_part(const RtState *st, const char *flag)
@@ -90,21 +93,38 @@ static void plain_name(char *out, const char *path)
     out[n] = '\0';
 }
 
-/* The digest of a part, or, until it is known, that of the checkpoint before. False if
- * neither is known. */
-static bool digest_to_write(const RtDigests *d, const char *flag, int file, int k,
-                            uint64_t *digest)
+/* Of a file whose content is not verified: the same number means the same content. It
+ * leaves out the device, which has another number on each machine. */
+static uint64_t number_of(const RtIdentity *is)
+{
+    const uint64_t words[] = {is->inode, (uint64_t)is->bytes, (uint64_t)is->modified_ns,
+                              (uint64_t)is->changed_ns};
+    return rt_hash64(words, sizeof words, 6) | 1;
+}
+
+/* What to record of a part: its digest, or, until that is known and compared, the one of
+ * the checkpoint before. */
+static void find_part(const RtDigests *d, const char *flag, int file, int k, RtRecord *r)
 {
     const int part = first_part(d->rt->state, flag) + RT_PARTS * file + k;
-    const RtRecords *was = strcmp(flag, "data") == 0 ? &d->was_data : &d->was_eval;
-    if (rt_digest_known(d, part)) {
-        *digest = atomic_load(&d->table->entry[part].sum);
-        return !atomic_load(&d->part[part].unsure);
-    }
-    if (file >= was->n || !was->file[file].known[k])
-        return false;
-    *digest = was->file[file].digest[k];
-    return true;
+    const RtRecords *all = strcmp(flag, "data") == 0 ? &d->was_data : &d->was_eval;
+    const RtRecord *was = file < all->n ? &all->file[file] : NULL;
+    const bool old = was != NULL && was->known[k];
+    const bool hashed = rt_digest_known(d, part) &&
+                        !(d->save_pending && old &&
+                          atomic_load(&d->table->entry[part].sum) != was->digest[k]);
+    r->known[k] = hashed || old;
+    if (r->known[k])
+        r->digest[k] = hashed ? atomic_load(&d->table->entry[part].sum) : was->digest[k];
+    if (!hashed && was != NULL && was->unverified[k] != 0)
+        r->unverified[k] = was->unverified[k]; /* nor was it before */
+    else if (!hashed || atomic_load(&d->part[part].unsure))
+        r->unverified[k] = number_of(&d->part[part].now);
+}
+
+static void write_hash(FILE *f, const char *key, uint64_t hash)
+{
+    fprintf(f, ", \"%s\": \"%016llx\"", key, (unsigned long long)hash);
 }
 
 static void write_files(const Rt *rt, const char *flag, FILE *f)
@@ -121,12 +141,15 @@ static void write_files(const Rt *rt, const char *flag, FILE *f)
         for (int k = 0; k < RT_PARTS; k++) {
             const RtMapped *map =
                 d->part[first_part(rt->state, flag) + RT_PARTS * i + k].map;
-            uint64_t digest;
+            RtRecord r = {.tokens = 0};
             if (map->at == NULL)
                 continue;
+            find_part(d, flag, i, k, &r);
             fprintf(f, ", \"%s\": %lld", byte_keys[k], (long long)map->bytes);
-            if (digest_to_write(d, flag, i, k, &digest))
-                fprintf(f, ", \"%s\": \"%016llx\"", keys[k], (unsigned long long)digest);
+            if (r.known[k])
+                write_hash(f, keys[k], r.digest[k]);
+            if (r.unverified[k] != 0)
+                write_hash(f, unverified_keys[k], r.unverified[k]);
         }
         fprintf(f, "}");
     }
@@ -150,6 +173,8 @@ static bool read_member(RtJson *j, const char *key, RtRecord *r)
             r->known[k] = true;
             return rt_json_hash(j, &r->digest[k]);
         }
+        if (strcmp(key, unverified_keys[k]) == 0)
+            return rt_json_hash(j, &r->unverified[k]);
     }
     return strcmp(key, "name") == 0     ? rt_json_text(j, r->name, sizeof r->name)
            : strcmp(key, "tokens") == 0 ? rt_json_int(j, &r->tokens)
@@ -198,6 +223,7 @@ static bool same_part(const RtDigests *d, int part, const RtRecord *was, int k,
 {
     return d->part[part].map->bytes == was->bytes[k] &&
            (!content || was->bytes[k] == 0 || !was->known[k] ||
+            !rt_digest_known(d, part) ||
             atomic_load(&d->table->entry[part].sum) == was->digest[k]);
 }
 
@@ -212,7 +238,7 @@ static bool same_file(const RtDigests *d, int first, const RtRecord *was)
 /* Is its content not that of its place in the list, but of another? */
 static bool is_elsewhere(const RtDigests *d, int first, const RtRecords *was, int place)
 {
-    if (same_file(d, first, &was->file[place]))
+    if (!rt_digest_known(d, first) || same_file(d, first, &was->file[place]))
         return false;
     for (int i = 0; i < was->n; i++)
         if (was->file[i].known[RT_PART_TOKENS] && same_file(d, first, &was->file[i]))
@@ -270,4 +296,33 @@ bool rt_record_differs(const Rt *rt, const char *flag, const RtRecords *was, boo
         return true;
     }
     return false;
+}
+
+const char *rt_record_doubts(const Rt *rt, const char *flag, const RtRecords *was)
+{
+    const RtTokens *tokens = tokens_of(rt->state, flag);
+    const RtDigests *d = rt->state->digests;
+    const int n = tokens != NULL ? rt_tokens_files(tokens) : 0;
+    for (int i = 0; i < n && i < was->n; i++) {
+        for (int k = 0; k < RT_PARTS; k++) {
+            const RtDataPart *p =
+                &d->part[first_part(rt->state, flag) + RT_PARTS * i + k];
+            const uint64_t read = was->file[i].unverified[k];
+            if (read != 0 && read != number_of(&p->map->is))
+                return p->map->name;
+        }
+    }
+    return NULL;
+}
+
+bool rt_record_lacks(const RtRecords *was)
+{
+    bool lacks = was->n == 0;
+    for (int i = 0; i < was->n; i++) {
+        for (int k = 0; k < RT_PARTS; k++) {
+            const RtRecord *r = &was->file[i];
+            lacks = lacks || (r->bytes[k] > 0 && !r->known[k] && r->unverified[k] == 0);
+        }
+    }
+    return lacks;
 }

@@ -105,6 +105,12 @@ before_digests() {
     rm -rf "$dd/ck" && mv "$dd/ck.before" "$dd/ck"
     flip "$now" 3
     other 'its sizes and ends are compared' llama1 'the beginnings or ends of files differ'
+    # nor did its first save, where that did not wait for them
+    broken_runtime llama1 data/rt_record.c 's/^            if (r.known\[k\])$/            if (false)/' || return
+    rm -rf "$dd/ck" && cp "$data" "$now"
+    on "$now" run broken 2 --checkpoint "$dd/ck" || bad 'a save without a digest' "$WORK/broken.err"
+    on "$now" says 'a checkpoint without the digest of a file' 0 'note: .* has no digests of its data' \
+        llama1 3 --checkpoint "$dd/ck" --resume
 }
 
 # ---- under a run ---------------------------------------------------------------------------------
@@ -199,11 +205,17 @@ much_ends() { # WHAT: it ends the run, which does not wait for the rest
     code=$?
     check "$1 waits for nothing ($code, $(($(date +%s%3N) - began)) ms)" test $code = 75
     check "$1: what is not known is not recorded" test -z "$(digest_in_state big.txt "$dd/ck")" -a \
-        "$(grep -c '"bytes": 16777216}' "$dd"/ck/step-*/train_state.json)" = 1
+        "$(grep -c '"bytes": 16777216, "unverified": "' "$dd"/ck/step-*/train_state.json)" = 1
 }
 
-# Runs that end before all is hashed, one after the other: each records what the first had, until
-# one compares it.
+# doubted NAME: whether the newest checkpoint's data were these cannot be checked, and a run that goes on says so
+doubted() {
+    on "$big" says "$1" 0 'warning: .*/step-[0-9]* was saved before --data .*big.txt was hashed, and that file was changed' \
+        broken $((10#$(ls "$dd/ck" | tail -n 1 | tail -c 9) + 1)) --checkpoint "$dd/ck" --resume
+}
+
+# Runs that end before all is hashed, one after the other: each records what the first had, and that
+# this is not verified, until one compares it.
 much_short() {
     local n
     rm -rf "$dd/ck" "$XDG_CACHE_HOME/fsdpgen"
@@ -214,12 +226,35 @@ much_short() {
             --resume --stop-after 3s >"$WORK/running.out" 2>"$WORK/running.err"
         check "a short run after a change of the data ends ($n)" test $? = 75
         check "it records what the run before did ($n)" test "$(digest_in_state big.txt "$dd/ck" | sort -u)" = "$want"
+        check "and that this is not verified ($n)" test "$(grep -l '"unverified": "' "$dd"/ck/step-*/train_state.json |
+            wc -l)" = $n
     done
+    cp -r "$dd/ck" "$dd/ck.short"
+    flip "$big" 9000000 # as it was: its digest is right, but those steps had other bytes
     rm -rf "$XDG_CACHE_HOME/fsdpgen"
+    doubted 'the first content is restored'
+    check 'later checkpoints are verified' test -z "$(grep unverified "$(ls -d "$dd"/ck/step-* | tail -n 1)/train_state.json")"
+    flip "$big" 9000000
+    rm -rf "$XDG_CACHE_HOME/fsdpgen" "$dd/ck" && mv "$dd/ck.short" "$dd/ck"
     on "$big" run broken 100000 --checkpoint "$dd/ck" --resume
-    check 'a longer run finds out' grep -q 'all data are hashed now, and they differ from those of step' \
+    check 'a longer run finds out' grep -q 'the data are hashed now, and they differ from those of step' \
         "$WORK/broken.err"
     flip "$big" 9000000
+}
+
+# Of two files a small one is hashed when the run ends: that it is another is not saved.
+much_known() {
+    rm -rf "$dd/ck" "$XDG_CACHE_HOME/fsdpgen"
+    cp "$data" "$dd/big-0.txt"
+    on "$dd/big*.txt" run broken 1 --checkpoint "$dd/ck" || bad 'two files, one of them large' "$WORK/broken.err"
+    flip "$dd/big-0.txt" 5700
+    rm -rf "$XDG_CACHE_HOME/fsdpgen"
+    SLOW=1500000 "$WORK/broken/trainer" --data "$dd/big*.txt" --threads 1 --steps 1000000 --checkpoint "$dd/ck" \
+        --resume --check-data --stop-after 2s >"$WORK/running.out" 2>"$WORK/running.err"
+    check 'a run that ends early compares what it has hashed' test $? = 1 -a "$(ls "$dd/ck")" = step-00000001
+    check 'and says so' grep -q 'the data are hashed now, and they differ from those of step 1: .*big-0.txt has changed' \
+        "$WORK/running.err"
+    rm "$dd/big-0.txt"
 }
 
 # Held-out data that are found to be others when a run has gone on for a while.
@@ -242,7 +277,7 @@ much() {
     local big=$dd/big.txt want began
     perl -e 'local $/; $_ = <STDIN>; print substr($_ x 1500, 0, 16 << 20)' <"$data" >"$big"
     broken_runtime llama1 data/rt_digest.h 's/^#define RT_AT_ONCE_BYTES .*/#define RT_AT_ONCE_BYTES 0/' \
-        data/rt_digest.c 's/^    const int64_t from = chunk \* RT_DIGEST/    usleep(getenv("SLOW") != NULL ? (useconds_t)atoi(getenv("SLOW")) : 0);\n&/' || return
+        data/rt_digest.c 's/^    const int64_t from = chunk \* RT_DIGEST/    usleep(getenv("SLOW") != NULL \&\& m->bytes > 1 << 20 ? (useconds_t)atoi(getenv("SLOW")) : 0);\n&/' || return
     rm -rf "$dd"/ck*
     on "$big" run llama2 1 --checkpoint "$dd/ck.want" || bad 'much data' "$WORK/llama2.err"
     want=$(digest_in_state big.txt "$dd/ck.want")
@@ -259,9 +294,16 @@ much() {
     steps_later 2
     kill -TERM $job
     much_ends 'a signal'
+    cp -r "$dd/ck" "$dd/ck.first"
     on "$big" run broken $((10#$(ls "$dd/ck" | tail -c 9) + 2)) --checkpoint "$dd/ck" --resume ||
         bad 'a run goes on from there' "$WORK/broken.err"
+    check 'without a warning: it is the same file' test -z "$(grep -E 'warning|note' "$WORK/broken.err")"
+    rm -rf "$dd/ck" && mv "$dd/ck.first" "$dd/ck"
+    flip "$big" 9000000
+    doubted 'a file that changed before it was ever hashed'
+    flip "$big" 9000000
     much_short
+    much_known
     SLOW=5000000 timeout 60 "$WORK/broken/trainer" --data "$big" --threads 1 --steps 3 --deadline 2 \
         >"$WORK/running.out" 2>"$WORK/running.err"
     check 'a run that is complete does not wait for hashes' test $? = 0
@@ -269,7 +311,7 @@ much() {
     flip "$big" 9000000
     on "$big" run broken 100000 --checkpoint "$dd/ck.want" --resume
     check 'a run that went on finds out later' grep -q \
-        'error: --resume: all data are hashed now, and they differ from those of step 1: the content of .*big.txt' \
+        'error: --resume: the data are hashed now, and they differ from those of step 1: the content of .*big.txt' \
         "$WORK/broken.err"
     check 'and writes no checkpoint' test "$(ls "$dd/ck.want")" = step-00000001
 }
