@@ -27,7 +27,7 @@ last=$(wc -l <"$ROOT/templates/ops/swiglu/cpu.c")
 check "a mistake in a user's kernel names its line" user_op_mistake swiglu cpu.c \
     '$a //@ error("mine")' "$((last + 1)):.*mine"
 check "so does one that a function of ours finds" user_op_mistake swiglu cpu.c \
-    's/ld(gu, "at + j")/lit(nil)/' '12:.*number expected, got nil'
+    's/ld(gu, "at + j")/lit(nil)/' '12:.*lit: not a finite number: nil'
 check "a kernel that prints \${ is its mistake" user_op_mistake swiglu cpu.c \
     '$a ${"$" .. "{"}' '1:.*prints ${'
 check "a kernel by another name names its file" user_op_mistake swiglu cpu.c \
