@@ -44,10 +44,10 @@ static bool has_control(const char *s, size_t n)
 
 const char *tok_no_text(const char *s, size_t n, const char *end)
 {
+    /* end: a text may begin so; this ends the file, or, where it was cut short, bytes
+     * that texts lack follow */
     static const struct {
-        const char *begin, *end,
-            *says; /* end: a text may begin so; this ends the file, or
-                      bytes that texts lack follow: it was cut short */
+        const char *begin, *end, *says;
         size_t bytes;
     } kinds[] = {
         {"\x1f\x8b", NULL, "is gzip: unpack it first", 2},
