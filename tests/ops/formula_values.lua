@@ -54,6 +54,7 @@ for _, part in ipairs { "grad", "kernel", "rows", "sums", "rule" } do
     tools[part] = dofile(root .. "/gen/lua/formula_" .. part .. ".lua")
 end
 tools.formula = dofile(root .. "/gen/lua/formula.lua")
+tools.ident = function(name) return name:match("^[%a_][%w_]*$") ~= nil end
 local formula, gradient = tools.formula, tools.grad
 local failed = 0
 
