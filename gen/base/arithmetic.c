@@ -25,6 +25,7 @@ bool runtime_computes(const char *path)
         "cpu/rt_gemm_cblas.c",
         "cpu/rt_gemm_micro.h",
         "cpu/rt_gemm_onednn.c",
+        "cpu/rt_gemm_pack.h",
         "cpu/rt_gemm_tile.h",
         "cpu/rt_matrix.c",
         "cpu/rt_norm.c",

@@ -1,86 +1,33 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_gemm_builtin.c: matrix products without a library. In: one output tile. Out: C.
- * Panels are packed by the functions here, multiplied by the register block of rt_simd.h
+ * Panels are packed by rt_gemm_pack.h, and multiplied by the register block of rt_simd.h
  * through rt_gemm_micro.h. bf16 and f16 are converted to f32 while packing; with
- * AVX512-BF16 bf16 stays packed as pairs of K and the hardware multiplies pairs into f32
- * sums. */
+ * AVX512-BF16 bf16 stays packed as pairs of K, by the functions here, and the hardware
+ * multiplies pairs into f32 sums. Rows and columns outside the matrix are packed as
+ * zeros, so that the register block never needs a mask; results for them are not
+ * stored. */
 #include "cpu/rt_gemm_tile.h"
 #include "rt_simd.h"
 
-/* Rows and columns outside the matrix are packed as zeros, so that the register block
- * never needs a mask; results for them are not stored. */
+/* ---- what panels take from memory ------------------------------------------------ */
 
-/* ---- elements of one type: f32, f64 ---------------------------------------------- */
+static inline void take_f32(float *dst, const float *src, int64_t n)
+{
+    memcpy(dst, src, (size_t)n * sizeof *dst);
+}
 
-/* 4 x 4 transposes: rows of B into columns of a panel. */
-#define SHUFFLE4(T)                                                                      \
-    typedef T T##x4 __attribute__((vector_size(4 * sizeof(T))));                         \
-    static void transpose4_##T(T *dst, int64_t dst_ld, const T *src, int64_t src_ld)     \
-    {                                                                                    \
-        T##x4 r[4];                                                                      \
-        for (int i = 0; i < 4; i++) {                                                    \
-            memcpy(&r[i], src + i * src_ld, sizeof r[i]);                                \
-        }                                                                                \
-        const T##x4 a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);                 \
-        const T##x4 b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);                 \
-        const T##x4 c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);                 \
-        const T##x4 d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);                 \
-        r[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);                                \
-        r[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);                                \
-        r[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);                                \
-        r[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);                                \
-        for (int i = 0; i < 4; i++) {                                                    \
-            memcpy(dst + i * dst_ld, &r[i], sizeof r[i]);                                \
-        }                                                                                \
-    }
+static inline void take_f64(double *dst, const double *src, int64_t n)
+{
+    memcpy(dst, src, (size_t)n * sizeof *dst);
+}
 
-SHUFFLE4(float)
-SHUFFLE4(double)
+static inline void take_f16(float *restrict dst, const rt_f16 *restrict src, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = rt_f32_from_f16(src[i]);
+}
 
-#define PACKERS(S, T, COLS)                                                              \
-    static void pack_a_##S(T *dst, int64_t stride, const T *src, int64_t ld,             \
-                           int64_t rows, int64_t k)                                      \
-    {                                                                                    \
-        for (int64_t i = 0; i < RT_BLOCK_ROWS; i++)                                      \
-            if (i < rows)                                                                \
-                memcpy(dst + i * stride, src + i * ld, (size_t)k * sizeof(T));           \
-            else                                                                         \
-                memset(dst + i * stride, 0, (size_t)k * sizeof(T));                      \
-    }                                                                                    \
-    /* [k][width]: rows of the source side by side, zeros up to width */                 \
-    static inline void pack_rows_##S(T *dst, const int64_t width, const T *src,          \
-                                     int64_t ld, int64_t valid, int64_t k)               \
-    {                                                                                    \
-        for (int64_t p = 0; p < k; p++) {                                                \
-            if (valid == width) {                                                        \
-                memcpy(dst + p * width, src + p * ld, (size_t)width * sizeof(T));        \
-            } else {                                                                     \
-                memset(dst + p * width, 0, (size_t)width * sizeof(T));                   \
-                memcpy(dst + p * width, src + p * ld, (size_t)valid * sizeof(T));        \
-            }                                                                            \
-        }                                                                                \
-    }                                                                                    \
-    static void pack_a_t_##S(T *dst, const T *src, int64_t ld, int64_t rows, int64_t k)  \
-    {                                                                                    \
-        pack_rows_##S(dst, RT_BLOCK_ROWS, src, ld, rows, k);                             \
-    }                                                                                    \
-    static void pack_b_##S(T *dst, const T *src, int64_t ld, int64_t cols, int64_t k)    \
-    {                                                                                    \
-        pack_rows_##S(dst, COLS, src, ld, cols, k);                                      \
-    }                                                                                    \
-    static void pack_b_t_##S(T *dst, const T *src, int64_t ld, int64_t cols, int64_t k)  \
-    {                                                                                    \
-        const int64_t cols4 = cols / 4 * 4, k4 = k / 4 * 4;                              \
-        for (int64_t j = 0; j < cols4; j += 4)                                           \
-            for (int64_t p = 0; p < k4; p += 4)                                          \
-                transpose4_##T(dst + p * (COLS) + j, COLS, src + j * ld + p, ld);        \
-        for (int64_t j = 0; j < (COLS); j++)                                             \
-            for (int64_t p = j < cols4 ? k4 : 0; p < k; p++)                             \
-                dst[p * (COLS) + j] = j < cols ? src[j * ld + p] : 0;                    \
-    }
-
-PACKERS(f32, float, RT_VF_COLS)
-PACKERS(f64, double, RT_VD_COLS)
+/* ---- f32, f64, f16 --------------------------------------------------------------- */
 
 #define MICRO_NAME(x) f32_##x
 #define MICRO_IN float
@@ -91,10 +38,8 @@ PACKERS(f64, double, RT_VD_COLS)
 #define MICRO_LANES RT_VF_LANES
 #define MICRO_K 384
 #define MICRO_BLOCK rt_vf_block
-#define MICRO_STRIP_A pack_a_f32
-#define MICRO_STRIP_A_T pack_a_t_f32
-#define MICRO_STRIP_B pack_b_f32
-#define MICRO_STRIP_B_T pack_b_t_f32
+#define MICRO_TAKE take_f32
+#include "cpu/rt_gemm_pack.h"
 #include "cpu/rt_gemm_micro.h"
 
 #define MICRO_NAME(x) f64_##x
@@ -106,60 +51,9 @@ PACKERS(f64, double, RT_VD_COLS)
 #define MICRO_LANES RT_VD_LANES
 #define MICRO_K 192
 #define MICRO_BLOCK rt_vd_block
-#define MICRO_STRIP_A pack_a_f64
-#define MICRO_STRIP_A_T pack_a_t_f64
-#define MICRO_STRIP_B pack_b_f64
-#define MICRO_STRIP_B_T pack_b_t_f64
+#define MICRO_TAKE take_f64
+#include "cpu/rt_gemm_pack.h"
 #include "cpu/rt_gemm_micro.h"
-
-/* ---- 16 bits, widened ------------------------------------------------------------ */
-
-#define WIDE_PACKERS(S)                                                                  \
-    static void pack_a_##S(float *dst, int64_t stride, const uint16_t *src, int64_t ld,  \
-                           int64_t rows, int64_t k)                                      \
-    {                                                                                    \
-        for (int64_t i = 0; i < RT_BLOCK_ROWS; i++)                                      \
-            for (int64_t p = 0; p < k; p++)                                              \
-                dst[i * stride + p] = i < rows ? rt_f32_from_##S(src[i * ld + p]) : 0;   \
-    }                                                                                    \
-    static inline void pack_rows_##S(float *dst, const int64_t width,                    \
-                                     const uint16_t *src, int64_t ld, int64_t valid,     \
-                                     int64_t k)                                          \
-    {                                                                                    \
-        for (int64_t p = 0; p < k; p++)                                                  \
-            for (int64_t j = 0; j < width; j++)                                          \
-                dst[p * width + j] = j < valid ? rt_f32_from_##S(src[p * ld + j]) : 0;   \
-    }                                                                                    \
-    static void pack_a_t_##S(float *dst, const uint16_t *src, int64_t ld, int64_t rows,  \
-                             int64_t k)                                                  \
-    {                                                                                    \
-        pack_rows_##S(dst, RT_BLOCK_ROWS, src, ld, rows, k);                             \
-    }                                                                                    \
-    static void pack_b_##S(float *dst, const uint16_t *src, int64_t ld, int64_t cols,    \
-                           int64_t k)                                                    \
-    {                                                                                    \
-        pack_rows_##S(dst, RT_VF_COLS, src, ld, cols, k);                                \
-    }                                                                                    \
-    static void pack_b_t_##S(float *dst, const uint16_t *src, int64_t ld, int64_t cols,  \
-                             int64_t k)                                                  \
-    {                                                                                    \
-        const int64_t cols4 = cols / 4 * 4, k4 = k / 4 * 4;                              \
-        for (int64_t j = 0; j < cols4; j += 4) {                                         \
-            for (int64_t p = 0; p < k4; p += 4) {                                        \
-                float rows[4][4];                                                        \
-                for (int i = 0; i < 4; i++)                                              \
-                    for (int q = 0; q < 4; q++)                                          \
-                        rows[i][q] = rt_f32_from_##S(src[(j + i) * ld + p + q]);         \
-                transpose4_float(dst + p * RT_VF_COLS + j, RT_VF_COLS, rows[0], 4);      \
-            }                                                                            \
-        }                                                                                \
-        for (int64_t j = 0; j < RT_VF_COLS; j++)                                         \
-            for (int64_t p = j < cols4 ? k4 : 0; p < k; p++)                             \
-                dst[p * RT_VF_COLS + j] =                                                \
-                    j < cols ? rt_f32_from_##S(src[j * ld + p]) : 0;                     \
-    }
-
-WIDE_PACKERS(f16)
 
 #define MICRO_NAME(x) f16_##x
 #define MICRO_IN rt_f16
@@ -170,10 +64,8 @@ WIDE_PACKERS(f16)
 #define MICRO_LANES RT_VF_LANES
 #define MICRO_K 384
 #define MICRO_BLOCK rt_vf_block
-#define MICRO_STRIP_A pack_a_f16
-#define MICRO_STRIP_A_T pack_a_t_f16
-#define MICRO_STRIP_B pack_b_f16
-#define MICRO_STRIP_B_T pack_b_t_f16
+#define MICRO_TAKE take_f16
+#include "cpu/rt_gemm_pack.h"
 #include "cpu/rt_gemm_micro.h"
 
 /* ---- bf16 ------------------------------------------------------------------------ */
@@ -187,7 +79,7 @@ static uint32_t pair_word(const rt_bf16 *low, const rt_bf16 *high)
     return (uint32_t)*low | (high != NULL ? (uint32_t)*high << 16 : 0);
 }
 
-static void pack_a_pair(uint32_t *dst, int64_t stride, const rt_bf16 *src, int64_t ld,
+static void bf16_pack_a(uint32_t *dst, int64_t stride, const rt_bf16 *src, int64_t ld,
                         int64_t rows, int64_t k)
 {
     for (int64_t i = 0; i < RT_BLOCK_ROWS; i++) {
@@ -219,19 +111,19 @@ static inline void pack_pairs(uint32_t *dst, const int64_t width, const rt_bf16 
     }
 }
 
-static void pack_a_t_pair(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t rows,
+static void bf16_pack_a_t(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t rows,
                           int64_t k)
 {
     pack_pairs(dst, RT_BLOCK_ROWS, src, ld, rows, k);
 }
 
-static void pack_b_pair(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t cols,
+static void bf16_pack_b(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t cols,
                         int64_t k)
 {
     pack_pairs(dst, RT_VF_COLS, src, ld, cols, k);
 }
 
-static void pack_b_t_pair(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t cols,
+static void bf16_pack_b_t(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t cols,
                           int64_t k)
 {
     const int64_t cols4 = cols / 4 * 4, k8 = k / 8 * 8;
@@ -240,8 +132,7 @@ static void pack_b_t_pair(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t
             float rows[4][4];
             for (int i = 0; i < 4; i++)
                 memcpy(rows[i], src + (j + i) * ld + p, 16);
-            transpose4_float((float *)(void *)(dst + p / 2 * RT_VF_COLS + j), RT_VF_COLS,
-                             rows[0], 4);
+            f32_transpose4((float *)(void *)(dst + p / 2 * RT_VF_COLS + j), rows);
         }
     }
     for (int64_t j = 0; j < RT_VF_COLS; j++) {
@@ -257,23 +148,20 @@ static void pack_b_t_pair(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t
 #define MICRO_PACKED uint32_t
 #define MICRO_PAIR 2
 #define MICRO_BLOCK rt_pairs_block
-#define MICRO_STRIP_A pack_a_pair
-#define MICRO_STRIP_A_T pack_a_t_pair
-#define MICRO_STRIP_B pack_b_pair
-#define MICRO_STRIP_B_T pack_b_t_pair
 
 #else /* no hardware for bf16: panels are f32 */
 
-WIDE_PACKERS(bf16)
+static inline void take_bf16(float *restrict dst, const rt_bf16 *restrict src, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = rt_f32_from_bf16(src[i]);
+}
 
 #define BF16_KIND ""
 #define MICRO_PACKED float
 #define MICRO_PAIR 1
 #define MICRO_BLOCK rt_vf_block
-#define MICRO_STRIP_A pack_a_bf16
-#define MICRO_STRIP_A_T pack_a_t_bf16
-#define MICRO_STRIP_B pack_b_bf16
-#define MICRO_STRIP_B_T pack_b_t_bf16
+#define MICRO_TAKE take_bf16
 
 #endif
 
@@ -283,6 +171,9 @@ WIDE_PACKERS(bf16)
 #define MICRO_COLS RT_VF_COLS
 #define MICRO_LANES RT_VF_LANES
 #define MICRO_K 384
+#if !defined(__AVX512BF16__)
+#include "cpu/rt_gemm_pack.h"
+#endif
 #include "cpu/rt_gemm_micro.h"
 
 /* ---- called by rt_gemm.c --------------------------------------------------------- */

@@ -7,11 +7,11 @@
  *   MICRO_SUM        element in which products are summed (float or double)
  *   MICRO_COLS       columns of a register block, MICRO_LANES of them in a vector
  *   MICRO_BLOCK      register block: c (+)= a b, see rt_simd.h
- *   MICRO_STRIP_A(dst, stride, src, ld, rows, k)        packs rows of row-major A
- *   MICRO_STRIP_A_T(dst, src, ld, rows, k)              packs columns of A,
- * [k][RT_BLOCK_ROWS] MICRO_STRIP_B(dst, src, ld, cols, k)                packs columns of
- * B, [k][MICRO_COLS] MICRO_STRIP_B_T(dst, src, ld, cols, k)              packs rows of B
- * as columns
+ * and what packs strips, rt_gemm_pack.h's functions or others:
+ *   MICRO_NAME(pack_a)(dst, stride, src, ld, rows, k)   rows of row-major A
+ *   MICRO_NAME(pack_a_t)(dst, src, ld, rows, k)         columns of A, [k][RT_BLOCK_ROWS]
+ *   MICRO_NAME(pack_b)(dst, src, ld, cols, k)           columns of B, [k][MICRO_COLS]
+ *   MICRO_NAME(pack_b_t)(dst, src, ld, cols, k)         rows of B as columns
  *
  * Loops, outside in: blocks of K; B's block packed once and kept in the second-level
  * cache; a strip of RT_BLOCK_ROWS rows of A packed into the first-level cache; register
@@ -81,20 +81,20 @@ static void MICRO_NAME(product)(const RtGemm *g, const RtTile *t, MICRO_SUM *c,
         for (int64_t j = 0; j < t->cols; j += MICRO_COLS) {
             const int64_t cols = t->cols - j < MICRO_COLS ? t->cols - j : MICRO_COLS;
             if (g->op == RT_NT)
-                MICRO_STRIP_B_T(pb + j * n, b + j * g->ldb + k0, g->ldb, cols, k);
+                MICRO_NAME(pack_b_t)(pb + j * n, b + j * g->ldb + k0, g->ldb, cols, k);
             else
-                MICRO_STRIP_B(pb + j * n, b + k0 * g->ldb + j, g->ldb, cols, k);
+                MICRO_NAME(pack_b)(pb + j * n, b + k0 * g->ldb + j, g->ldb, cols, k);
         }
         for (int64_t i = 0; i < t->rows; i += RT_BLOCK_ROWS) {
             const int64_t rows =
                 t->rows - i < RT_BLOCK_ROWS ? t->rows - i : RT_BLOCK_ROWS;
             if (g->op == RT_TN) {
-                MICRO_STRIP_A_T(pa, a + k0 * g->lda + i, g->lda, rows, k);
+                MICRO_NAME(pack_a_t)(pa, a + k0 * g->lda + i, g->lda, rows, k);
                 MICRO_NAME(strip)
                 (pa, 1, RT_BLOCK_ROWS, rows, pb, t->cols, n, c + i * ldc, ldc,
                  add || s > 0, spill, edge);
             } else {
-                MICRO_STRIP_A(pa, block + MICRO_LANES, a + i * g->lda + k0, g->lda, rows,
+                MICRO_NAME(pack_a)(pa, block + MICRO_LANES, a + i * g->lda + k0, g->lda, rows,
                               k);
                 MICRO_NAME(strip)
                 (pa, block + MICRO_LANES, 1, rows, pb, t->cols, n, c + i * ldc, ldc,
@@ -122,7 +122,3 @@ static int64_t MICRO_NAME(scratch_bytes)(const RtGemm *g)
 #undef MICRO_LANES
 #undef MICRO_K
 #undef MICRO_BLOCK
-#undef MICRO_STRIP_A
-#undef MICRO_STRIP_A_T
-#undef MICRO_STRIP_B
-#undef MICRO_STRIP_B_T
