@@ -90,7 +90,7 @@ static Site site_of(Check *c, const char *path, const char *name, int raw, Site 
 /* Pushes the default of a field. resolved: the table so far, which functions get as an
  * argument, and after it the trainer's. */
 static void push_default(Check *c, const Field *f, const char *path, Site site,
-                         int resolved, bool sound)
+                         int resolved, bool valid)
 {
     lua_State *L = c->L;
 
@@ -98,7 +98,7 @@ static void push_default(Check *c, const Field *f, const char *path, Site site,
     lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
     if (lua_isfunction(L, -1)) {
         /* The function may read a field that has an error, or have no time left. */
-        if (!sound || sandbox_of(L)->expired) {
+        if (!valid || sandbox_of(L)->expired) {
             lua_pop(L, 1);
             lua_pushnil(L);
             return;
@@ -128,13 +128,13 @@ static void push_default(Check *c, const Field *f, const char *path, Site site,
 }
 
 /* The given table, on top, gets the fields that it lacks from the default of the whole,
- * which may depend on the fields before it. sound: those have no error. */
-static void fill_table(Check *c, const Field *f, int resolved, bool sound)
+ * which may depend on the fields before it. valid: those have no error. */
+static void fill_table(Check *c, const Field *f, int resolved, bool valid)
 {
     lua_State *L = c->L;
     const int given = lua_gettop(L);
 
-    if (!f->fills || !sound || !lua_istable(L, given))
+    if (!f->fills || !valid || !lua_istable(L, given))
         return;
     lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
     push_so_far(c, resolved);
@@ -183,7 +183,7 @@ static bool is_usual(Check *c, const Field *f, const char *path, int resolved)
 }
 
 static void check_field(Check *c, const Field *f, const char *path, int raw, int resolved,
-                        Site table, bool sound)
+                        Site table, bool valid)
 {
     lua_State *L = c->L;
     Site site = site_of(c, path, f->name, raw, table);
@@ -193,14 +193,14 @@ static void check_field(Check *c, const Field *f, const char *path, int raw, int
     if (!lua_isnil(L, -1)) {
         const int errors = c->errors;
 
-        fill_table(c, f, resolved, sound);
+        fill_table(c, f, resolved, valid);
         check_value(c, f, path, site);
-        if (sound && c->errors == errors && !sandbox_of(L)->expired &&
+        if (valid && c->errors == errors && !sandbox_of(L)->expired &&
             is_usual(c, f, path, resolved))
             check_mark_usual(c->g, path);
     } else if (f->default_ref != LUA_NOREF) {
         lua_pop(L, 1);
-        push_default(c, f, path, table, resolved, sound);
+        push_default(c, f, path, table, resolved, valid);
     } else if (!f->optional) {
         check_error(c, table.pos, gen_printf(c->g, "add %s", check_example(c, f, path)),
                     "%s is missing%s%s", path, f->doc ? ": " : "", f->doc ? f->doc : "");

@@ -253,11 +253,11 @@ const char *hf_rope(const Config *c)
 {
     json_t *parameters = hf_member(c, new_key(c));
     json_t *older = hf_member(c, "rope_scaling");
-    const bool sound = check_rope(c, new_key(c)) & check_rope(c, "rope_scaling");
+    const bool valid = check_rope(c, new_key(c)) & check_rope(c, "rope_scaling");
     const char *scaling, *base = "";
     double theta, fraction, local;
 
-    if (!sound)
+    if (!valid)
         return NULL;
     if (parameters && older &&
         !(same_base(c) && says_all(parameters, older) && says_all(older, parameters)))

@@ -135,7 +135,7 @@ typedef struct RtDue {
 /* About a checkpoint on disk: did it verify completely, or did this run write it? */
 typedef struct RtVerdict {
     int64_t step;
-    bool sound;
+    bool intact;
 } RtVerdict;
 
 typedef struct RtCheckpoint {
@@ -270,7 +270,7 @@ const RtVerdict *rt_prune_verdict(const RtCheckpoint *c, int64_t step);
 /* Collective: DIR's steps, largest first, as rank 0 finds them; the caller frees them. -1: rank 0
  * has an error. */
 int rt_share_steps(Rt *rt, int64_t **steps);
-void rt_prune_note(const Rt *rt, int64_t step, bool sound);
+void rt_prune_note(const Rt *rt, int64_t step, bool intact);
 void rt_prune(Rt *rt); /* collective */
 
 /* ---- rt_snapshot.c, rt_writers.c ------------------------------------------------- */
@@ -367,7 +367,7 @@ void rt_tensors_close(RtTensors *s);
  * checkpoint itself. -1: unreadable, and this was reported. */
 int rt_folder_steps(const char *dir, int64_t **steps, bool *is_one);
 /* Without ranks: is every byte of a checkpoint as written? If not, why. */
-bool rt_folder_is_sound(const RtFlags *f, const char *folder, char *why);
+bool rt_folder_is_intact(const RtFlags *f, const char *folder, char *why);
 /* Has another process removed it, such as a run that prunes? A dangling link still exists, and
  * counts as damaged. */
 bool rt_folder_is_removed(const char *folder);

@@ -82,7 +82,7 @@ static bool read_state(Folder *f, const char *folder, int64_t step, RtTrainState
     char why[RT_ERROR_BYTES] = "";
     int64_t bytes = 0;
     RtCheckpoint *c = d->rt.state->checkpoint;
-    if (!rt_folder_is_sound(d->flags, folder, why)) {
+    if (!rt_folder_is_intact(d->flags, folder, why)) {
         rt_dry_add(d, "resume", RT_DRY_NOTE, "step %lld is skipped: %.600s",
                    (long long)step, why);
         return false;
@@ -247,7 +247,7 @@ static void check_init(RtDry *d)
     char folder[RT_PATH_BYTES], why[RT_ERROR_BYTES] = "";
     int64_t *steps = NULL;
     if (has(dir, "MANIFEST")) {
-        if (rt_folder_is_sound(d->flags, dir, why))
+        if (rt_folder_is_intact(d->flags, dir, why))
             rt_dry_add(d, "initial weights", RT_DRY_OK, "%.400s, intact", dir);
         else
             rt_dry_add(d, "initial weights", RT_DRY_PROBLEM, "%.300s: %.400s", dir, why);
@@ -261,7 +261,7 @@ static void check_init(RtDry *d)
     bool found = false;
     for (int i = 0; i < n && !found; i++) {
         found = rt_file_step_path(folder, dir, "", steps[i]) &&
-                rt_folder_is_sound(d->flags, folder, why);
+                rt_folder_is_intact(d->flags, folder, why);
     }
     free(steps);
     if (found) {

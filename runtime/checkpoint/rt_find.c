@@ -137,16 +137,16 @@ static void pass_over(Search *s)
 }
 
 /* Collective: does it verify? If not, reports why. */
-static bool is_sound(Search *s)
+static bool is_intact(Search *s)
 {
     RtManifest m;
     s->rt->state->checkpoint->error[0] = '\0';
     rt_file_forget_error();
-    const bool sound = rt_manifest_verify(s->rt, s->folder, &m);
+    const bool intact = rt_manifest_verify(s->rt, s->folder, &m);
     rt_manifest_free(&m);
-    if (!sound)
+    if (!intact)
         pass_over(s);
-    return sound;
+    return intact;
 }
 
 static void say_found(const Search *s, const char *what)
@@ -161,14 +161,14 @@ static void say_found(const Search *s, const char *what)
 
 static void find_newest(Search *s)
 {
-    bool sound = false;
-    for (int i = 0; i < s->n && !sound && !s->again; i++) {
+    bool intact = false;
+    for (int i = 0; i < s->n && !intact && !s->again; i++) {
         rt_file_step_path(s->folder, s->dir, "", s->steps[i]);
-        sound = is_sound(s);
+        intact = is_intact(s);
     }
     if (s->again)
         return;
-    if (!sound) {
+    if (!intact) {
         rt_refuse(s->rt, "%s %s: %s", s->flag, s->dir,
                   s->n == 0 ? "there is no checkpoint; a folder of Hugging Face's is for "
                               "--init"
@@ -215,10 +215,10 @@ static void find_best(Search *s)
                               "--eval-every and --keep-best");
     }
     rt_file_step_path(s->folder, s->dir, "", best);
-    const bool sound = there && is_sound(s);
+    const bool intact = there && is_intact(s);
     if (s->again)
         return;
-    if (!sound) {
+    if (!intact) {
         rt_refuse(s->rt,
                   "--best: step %lld has the lowest loss, but %s is %s: train with "
                   "--keep-best, which keeps it; leave --best out for the newest",
@@ -290,7 +290,7 @@ static void agree_on_manifest(const Search *s)
 static void find_named(Search *s, bool init)
 {
     agree_on_manifest(s);
-    if (!is_sound(s)) {
+    if (!is_intact(s)) {
         rt_refuse(
             s->rt, "%s %s: it is not intact; `trainer verify` says what is damaged%s",
             s->flag, s->dir,
@@ -299,7 +299,7 @@ static void find_named(Search *s, bool init)
 }
 
 /* Collective: a checkpoint in a run's folder, or the step's folder itself. */
-static void find_sound(Search *s, Kind kind, bool init)
+static void find_intact(Search *s, Kind kind, bool init)
 {
     Rt *rt = s->rt;
     RtState *st = rt->state;
@@ -328,7 +328,7 @@ static const char *find(Rt *rt, const char *flag, const char *dir, bool init)
     rt->state->weights_listed = kind == OF_A_RUN;
     if (kind == OF_A_MODEL)
         return dir;
-    find_sound(&s, kind, init);
+    find_intact(&s, kind, init);
     char *found = strdup(s.folder);
     if (found == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "%s: out of memory", flag);

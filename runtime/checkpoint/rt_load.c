@@ -191,10 +191,10 @@ bool rt_load_set(Rt *rt, RtSet set, const char *folder, RtManifest *m)
         }
     }
     rt_chunks_until(rt, &m->chunks, first + n, 0);
-    const bool sound = rt_manifest_agree(rt, m, first, first + n);
-    if (sound && !ok) {
+    const bool intact = rt_manifest_agree(rt, m, first, first + n);
+    if (intact && !ok) {
         memcpy(error, why, sizeof why); /* this is not damage */
-    } else if (sound && r.alien != NULL) {
+    } else if (intact && r.alien != NULL) {
         snprintf(error, RT_ERROR_BYTES,
                  "weights and masters of %s do not belong together", r.alien->name);
     }

@@ -27,19 +27,19 @@ const RtVerdict *rt_prune_verdict(const RtCheckpoint *c, int64_t step)
     return find(c, step);
 }
 
-void rt_prune_note(const Rt *rt, int64_t step, bool sound)
+void rt_prune_note(const Rt *rt, int64_t step, bool intact)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     RtVerdict *v = find(c, step);
     if (v != NULL) {
-        v->sound = sound;
+        v->intact = intact;
         return;
     }
     v = realloc(c->verdicts, (size_t)(c->n_verdicts + 1) * sizeof *v);
     if (v == NULL) /* ranks verify a checkpoint together */
         rt_fail(rt, RT_EXIT_ERROR, "verdicts on checkpoints: out of memory");
     c->verdicts = v;
-    v[c->n_verdicts++] = (RtVerdict){step, sound};
+    v[c->n_verdicts++] = (RtVerdict){step, intact};
 }
 
 int rt_share_steps(Rt *rt, int64_t **steps)
@@ -99,37 +99,37 @@ static bool verify_in_time(Rt *rt, const char *path, bool *in_time)
     RtManifest m = {0};
     uint64_t late = rt_due_soon(rt);
     rt_save_sum(rt, &late, 1);
-    bool sound = late == 0 && rt_manifest_open(rt, path, &m);
-    if (sound) {
+    bool intact = late == 0 && rt_manifest_open(rt, path, &m);
+    if (intact) {
         m.chunks.gives_way = true;
         rt_chunks_until(rt, &m.chunks, m.n_files, 0);
         late = rt->state->checkpoint->error[0] == '\0' && m.chunks.next.file < m.n_files;
         rt_save_sum(rt, &late, 1);
-        sound = late == 0 && rt_manifest_agree(rt, &m, 0, m.n_files);
+        intact = late == 0 && rt_manifest_agree(rt, &m, 0, m.n_files);
     }
     rt_manifest_free(&m);
     *in_time = late == 0;
-    return sound;
+    return intact;
 }
 
 /* Collective: is this one intact? An error that is not damage stays in c->error. */
-static bool is_sound(Rt *rt, const char *path, int64_t step, bool *in_time)
+static bool is_intact(Rt *rt, const char *path, int64_t step, bool *in_time)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     const RtVerdict *v = find(c, step);
     if (v != NULL)
-        return v->sound;
+        return v->intact;
     rt_file_forget_error();
-    const bool sound = verify_in_time(rt, path, in_time);
+    const bool intact = verify_in_time(rt, path, in_time);
     if (rt_first_error_here(rt) >= 0 || !*in_time)
         return false;
-    if (!sound && c->error[0] != '\0') {
+    if (!intact && c->error[0] != '\0') {
         rt_say("trainer: warning: %s is damaged and does not count for --keep: %s", path,
                c->error);
     }
     c->error[0] = '\0';
-    rt_prune_note(rt, step, sound);
-    return sound;
+    rt_prune_note(rt, step, intact);
+    return intact;
 }
 
 /* All ranks count alike, as long as there is time to verify; rank 0 removes. */
@@ -146,14 +146,14 @@ static void prune_steps(Rt *rt, const int64_t *steps, int n)
         rt_save_moves(rt);
         rt_file_step_path(path, c->dir, "", steps[i]);
         if (kept < f->keep && in_time) {
-            kept += is_sound(rt, path, steps[i], &in_time);
+            kept += is_intact(rt, path, steps[i], &in_time);
             if (rt_first_error(rt) >= 0)
                 return;
             if (in_time)
                 continue;
         }
         const RtVerdict *v = find(c, steps[i]);
-        const bool counts = v != NULL ? v->sound : is_whole(path);
+        const bool counts = v != NULL ? v->intact : is_whole(path);
         if (kept < f->keep) { /* not in time: ranks need not agree any more */
             kept += counts;
             continue;

@@ -301,7 +301,7 @@ static bool move_aside(RtCheckpoint *c, const char *final, int64_t step)
     const RtVerdict *v = rt_prune_verdict(c, step);
     if (access(final, F_OK) != 0)
         return true;
-    if (v == NULL || v->sound) {
+    if (v == NULL || v->intact) {
         snprintf(c->error, sizeof c->error,
                  "%s is there, and this run did not write it: move it away", final);
         return false;

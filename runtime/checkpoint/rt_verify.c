@@ -400,15 +400,15 @@ static int threads_of(const RtFlags *f)
     return threads < MOST_THREADS ? threads : MOST_THREADS;
 }
 
-bool rt_folder_is_sound(const RtFlags *f, const char *folder, char *why)
+bool rt_folder_is_intact(const RtFlags *f, const char *folder, char *why)
 {
     Check c = {.folder = folder};
     check(&c, threads_of(f));
-    const bool sound = c.n_flaws == 0;
-    if (!sound)
+    const bool intact = c.n_flaws == 0;
+    if (!intact)
         snprintf(why, RT_ERROR_BYTES, "%s: %.600s", c.flaws[0].file, c.flaws[0].why);
     end_check(&c);
-    return sound;
+    return intact;
 }
 
 /* ---- all of them ----------------------------------------------------------------- */

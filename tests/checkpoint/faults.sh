@@ -144,7 +144,7 @@ crash_record() {
     states=$("$crash" "$fck" "$WORK/base.ck" "$WORK/after.ck" "$WORK/log")
 }
 
-# one_crash STATE: what is wrong, if anything; the sound trainer is the one that recovers
+# one_crash STATE: what is wrong, if anything; the right trainer is the one that recovers
 one_crash() {
     local told
     rm -rf "$fck"
@@ -335,7 +335,7 @@ damages() {
     check 'what was damaged is kept aside' test -d "$fck/step-00000002.damaged1"
     for i in 1 2; do damage "$fck/step-0000000$i/model.safetensors" flip 5000; done
     trainer_on fault2 2
-    check 'none is sound: no run starts over them' test $? = 1
+    check 'none is intact: no run starts over them' test $? = 1
     check 'and it says so' grep -q 'no checkpoint in .* is intact (2 tried)' \
         "$WORK/fault2.err"
     # a run that begins before a damaged step, and keeps one, keeps one that is sound

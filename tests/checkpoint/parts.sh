@@ -36,7 +36,7 @@ parts_stopped() { # CHECKPOINTS
     last=$(basename "$(find "$ck" -name 'step-*' | sort | tail -n 1)")
     [ -f "$ck/$last/model.safetensors" ] || { bad 'parts: it left no checkpoint' "$WORK/parts4.err"; return; }
     timeout 60 "$WORK/parts4/trainer" verify "$ck" >"$WORK/parts4.out" 2>&1
-    check "parts: the checkpoint, $last, is sound" test $? = 0
+    check "parts: the checkpoint, $last, is intact" test $? = 0
     steps=$((10#${last#step-} + 2))
     run parts1 $steps && cp "$WORK/parts1.out" "$WORK/parts.long" && run parts1 $steps --checkpoint "$ck" --resume ||
         { bad 'parts: one rank goes on from it' "$WORK/parts1.err"; return; }

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* machines SEED FIRST COUNT FOLDER: what a machine hears from others that lie. Each case
- * is one of:
+ * is one of three.
  *
- *   messages  as the runtime sends them, of ranks that live there, sealed; in half of the
- *             cases with some lies: other bytes, kinds, sizes, ranks, a cut end. A sound
- *             stream must leave in the shared page what was sent; a wrong one may only
- * ever touch the ranks behind its link, with what later code can bear. records   the
- * same, and the lies are told by somebody between the two, who does not know the keys:
- * nothing may be believed from the first changed byte on. greeting  of two machines, with
- * somebody between who changes, repeats, sends back and makes up what they say, or one
- * that does not know the secret: neither end may take the other for what it is not.
+ * Messages: as the runtime sends them, of ranks that live there, sealed; in half of the
+ * cases with some lies: other bytes, kinds, sizes, ranks, a cut end. An intact stream
+ * must leave in the shared page what was sent; a wrong one may only touch the ranks
+ * behind its link, with values that later code accepts.
+ *
+ * Records: the same, but the lies come from someone between the two, who does not know
+ * the keys: nothing may be believed from the first changed byte on.
+ *
+ * Greetings of two machines, with someone between who changes, repeats, sends back and
+ * invents what they say, or one that does not know the secret: neither end may take the
+ * other for something else.
  *
  * Bytes come in pieces of any size. Built with AddressSanitizer and
  * UndefinedBehaviorSanitizer. */
@@ -126,7 +129,7 @@ static RtView random_view(Random *r)
     return v;
 }
 
-/* A sound stream, and what it says of each rank last. */
+/* An intact stream, and what it says of each rank last. */
 static void make(Random *r, Stream *s, RtView *last, char said[RANKS][CONTROL_BYTES])
 {
     const int messages = (int)random_below(r, 12);
@@ -268,7 +271,7 @@ static const char *look(bool lied, bool heard, const RtView *last,
             return "a rank waits for none that there is";
         if (!lied && (!heard || !equal(&last[k], p) ||
                       memcmp(control + k * CONTROL_BYTES, said[k], CONTROL_BYTES) != 0))
-            return "a sound stream is not what is heard";
+            return "an intact stream is not what is heard";
     }
     return NULL;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* interpret: the proof that a plan is sound, by running it wrong on purpose in every way
+/* interpret: the proof that a plan is right, by running it wrong on purpose in every way
  * that the schedule allows.
  *
  * Comes in: a Gen after place, and a function for the mathematics of a span. W ranks are

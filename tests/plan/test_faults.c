@@ -477,7 +477,7 @@ static uint64_t faults_seed;
 static void plant_kind(uint64_t f)
 {
     int here = 0, shown = 0;
-    bool sound = true;
+    bool silent = true;
     bool lacking = true; /* some faults fit few shapes: such a kind is drawn on */
     for (uint64_t k = 0; lacking ? k < 1000 : k < 60 && here < 5; k++) {
         uint64_t r = faults_seed + k * 31 + f;
@@ -504,7 +504,7 @@ static void plant_kind(uint64_t f)
         shape.codes |= (faults[f].of & CODES) != 0;
         g = plan_model(&shape, &mesh);
         want = run_model(g, 1);
-        sound = sound && !want.fault && !faults[f].check(g);
+        silent = silent && !want.fault && !faults[f].check(g);
         if (faults[f].plant(g, &r)) {
             here++;
             test_that(faults[f].check(g), "%s (model %llu): not noticed", faults[f].name,
@@ -513,7 +513,7 @@ static void plant_kind(uint64_t f)
             lacking = faults[f].runs && !shown;
         }
     }
-    test_that(sound, "%s: noticed where there is none", faults[f].name);
+    test_that(silent, "%s: noticed where there is none", faults[f].name);
     test_that(here > 0, "%s: never planted", faults[f].name);
     test_that(!faults[f].runs || shown > 0, "%s: no order shows it", faults[f].name);
     test_tally[PLANTED] += here;
