@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-enum { IDENT_LETTERS = 63 }; /* so many of an identifier's letters does C compare at least */
+enum { IDENT_LETTERS = 63 }; /* C compares at least this many letters of a name */
 bool ident_ok(const char *s); /* a C identifier, not a keyword */
 /* "layers.7.norm" as layers_7_norm, "0.weight" as p0_weight. */
 const char *name_ident(Gen *g, const char *name);
