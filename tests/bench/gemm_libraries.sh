@@ -36,7 +36,10 @@ build_with() {
         2>"$WORK/log" && names+=("$1")
 }
 
-build_with onednn -DRT_GEMM_ONEDNN -ldnnl || build_with onednn "" "" # its column stays the first
+build_with onednn -DRT_GEMM_ONEDNN -ldnnl || {
+    echo "gemm_libraries: no oneDNN to compare with (Debian: apt-get install libdnnl-dev)" >&2
+    exit 4
+}
 [ -z "${ONEDNN3:-}" ] ||
     build_with onednn3 "-DRT_GEMM_ONEDNN -I$ONEDNN3/include" "-L$ONEDNN3/lib -ldnnl -Wl,-rpath,$ONEDNN3/lib"
 build_with openblas -DRT_GEMM_CBLAS -lopenblas
@@ -44,12 +47,12 @@ build_with openblas -DRT_GEMM_CBLAS -lopenblas
     build_with blis "-DRT_GEMM_CBLAS -I$BLIS/include" "-L$BLIS/lib -lblis -Wl,-rpath,$BLIS/lib"
 build_with builtin "" ""
 
-# pytorch: lines as those of gemm_ceiling, of whole matrices
+# lines as once prints them, of whole matrices
 cat >"$WORK/products.py" <<'PYTHON'
 import sys, time, torch
-dtype, t = getattr(torch, {"f32": "float32", "bf16": "bfloat16"}[sys.argv[1]]), int(sys.argv[2])
+dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[sys.argv[1]]
 torch.set_num_threads(1)
-print(f"PyTorch {torch.__version__} ({torch.backends.cpu.get_cpu_capability()})")
+print(f"PyTorch {torch.__version__} ({torch.backends.cpu.get_cpu_capability()}), 1 threads")
 for line in sys.stdin:
     name, count, m, n, k, op = line.strip().split("|")
     m, n, k = int(m), int(n), int(k)
@@ -69,8 +72,12 @@ PYTHON
 # once NAME: a line for each product, name|count|m|n|k|rate; the library's name in NAME.is
 once() {
     if [ "$1" = pytorch ]; then
-        awk -F'|' -v OFS='|' '{ print $1, $2, $3, $4, $5, $1 ~ / dw$/ ? "TN" : ($1 == "head") != ($1 ~ / dx$/) ? "NT" : "NN" }' \
-            "$WORK/products" | ${TURN:-} "${PYTHON:-python3}" "$WORK/products.py" "$dtype" "$tokens"
+        # layouts as in gemm_ceiling.c: of the head, which is tied, the other way round
+        awk -F'|' -v OFS='|' '{
+            dx = $1 ~ / dx$/
+            layout = $1 ~ / dw$/ ? "TN" : dx != ($1 ~ /^head/) ? "NT" : "NN"
+            print $0, layout }' "$WORK/products" |
+            ${TURN:-} "${PYTHON:-python3}" "$WORK/products.py" "$dtype"
     else
         ${TURN:-} "$WORK/$1" "$dtype" 1 "$tokens"
     fi >"$WORK/log" 2>&1 || { tail -n 5 "$WORK/log" >&2; exit 1; }

@@ -222,6 +222,25 @@ CASES = [
     case("groups_tied_frozen", "tiny_llama", {"tied": True}, groups=[
         {"match": ["model.embed_tokens.weight"], "frozen": True}]),
 
+    # Parts, which PyTorch has none of: 4 and 8 along each axis, both axes, on ranks along them.
+    case("parts_tensor8", "tiny_llama", {"heads": 16, "kv_heads": 8, "head_dim": 6, "ffn": 56,
+                                         "vocab": 261, "tied": True, "qk_norm": True},
+         dtypes=ALL, seq=20, documents={"end_id": 32}, parts={"tensor": 8},
+         mesh={"shard": 1, "tensor": 2}),
+    case("parts_tensor4", "tiny_gpt2", {"heads": 4, "dim": 48, "ffn": 192}, dtypes=ALL,
+         data="masked", seq=20, loss={"mask": True}, parts={"tensor": 4},
+         mesh={"shard": 1, "tensor": 2}),
+    case("parts_context8", "tiny_llama", {"heads": 8, "kv_heads": 2, "head_dim": 6, "window": 13},
+         dtypes=ALL, seq=32, micro_batch=1, documents={"end_id": 32}, parts={"context": 8},
+         mesh={"shard": 1, "context": 2}),
+    case("parts_context4", "tiny_gpt2", {"heads": 4, "dim": 48, "ffn": 192}, dtypes=ALL,
+         data="masked", seq=20, loss={"mask": True}, parts={"context": 4},
+         mesh={"shard": 1, "context": 2}),
+    case("parts_both", "tiny_llama", {"heads": 16, "kv_heads": 4, "head_dim": 6, "ffn": 64,
+                                      "qkv_bias": True},
+         dtypes=ALL, ranks=4, seq=32, documents={"end_id": 32},
+         parts={"tensor": 4, "context": 4}, mesh={"shard": 1, "context": 2, "tensor": 2}),
+
     # Precision: no trainer has another's bits, so distances to f64 are compared.
     case("reduce_bf16", "tiny_llama", dtypes=["f32"] + LOW, figures=["f64", "f32"] + LOW,
          reduce="bf16"),
