@@ -149,7 +149,7 @@ cudnn_steady() { # TRAINER'S FOLDER
 # "tune": a trainer with both kernels of each attention. Its steps are those of "auto"; with times
 # of the simulator, --tune-kernels writes the faster kernels as a file, from which "auto" takes them.
 cudnn_tune() { # TRAINER'S FOLDER
-    CUDASIM_L2=4096 timeout 90 "$1/trainer" --tune-kernels >"$1.tune" 2>&1 ||
+    CUDASIM_L2=4096 timeout 600 "$1/trainer" --tune-kernels >"$1.tune" 2>&1 ||
         bad "tune: --tune-kernels does not run" "$1.tune"
 }
 
@@ -252,7 +252,7 @@ cudnn_attention() {
     fi
     check "cuDNN is named in the platform's text" \
         grep -q 'cuDNN [0-9]' <("$dir/trainer" --help | cat; "$dir/trainer" --numerics-hash 2>&1 |
-            cat; STEPS=1 timeout 90 "$dir/trainer" --data "$data" --steps 1 --threads 1 --verbose 2>&1)
+            cat; STEPS=1 timeout 600 "$dir/trainer" --data "$data" --steps 1 --threads 1 --verbose 2>&1)
     cudnn_turn 0 && cudnn_steady "$one"
     cudnn_turn 1 && cudnn_choose "$WORK/generated" "$one"
     fault "an old cuDNN" 'cuDNN 90100 is too old: attention needs 91501 or later' "$one" CUDASIM_CUDNN=90100

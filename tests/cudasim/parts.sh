@@ -88,9 +88,9 @@ parts_shared() { # MORE: with FULL, faults are planted once
     head -c 320 "$data" >"$held"
     [ ! -e "$data.mask" ] || head -c 40 "$data.mask" >"$held.mask"
     for which in "$one" "$dir"; do
-        timeout 90 "$which/trainer" --data "$data" --steps $STEPS --quiet --threads 1 --log "$which.eval.jsonl" \
+        timeout 600 "$which/trainer" --data "$data" --steps $STEPS --quiet --threads 1 --log "$which.eval.jsonl" \
             --checkpoint "$which.ck" --eval "$held" --eval-every 1 --debug-gradients "$which.g" >"$which.out" 2>>"$which.log"
-        timeout 90 "$which/trainer" sample --prompt "5 6 7" --checkpoint "$one.ck" --tokens 8 --threads 1 \
+        timeout 600 "$which/trainer" sample --prompt "5 6 7" --checkpoint "$one.ck" --tokens 8 --threads 1 \
             >"$which.ids" 2>>"$which.log"
         grep -o '"eval_loss_hex": "[^"]*"' "$which.eval.jsonl" >"$which.hex"
     done

@@ -47,7 +47,7 @@ run_cuda() {
     local dir=$1
     shift
     (FLAGS=
-     for set in TRAIN_SECONDS=90 "$@"; do export "${set?}"; done
+     for set in TRAIN_SECONDS=600 "$@"; do export "${set?}"; done
      train "$dir" "$data" $STEPS --quiet --verbose --threads 1 ${LOOPBACK:+--loopback} $FLAGS)
 }
 
@@ -126,9 +126,9 @@ TABLE
 
 formulas() {
     random_chains "$WORK/chains" "$SEED"
-    TRAIN_SECONDS=90 fused_or_not "random chains in bf16" "$WORK/chains" CUDA_HOME="$home" -- \
+    TRAIN_SECONDS=600 fused_or_not "random chains in bf16" "$WORK/chains" CUDA_HOME="$home" -- \
         --target cuda --set 'dtypes.param="bf16"'
-    [ "$FULL" = 0 ] || TRAIN_SECONDS=90 fused_or_not "random chains in f32" "$WORK/chains" \
+    [ "$FULL" = 0 ] || TRAIN_SECONDS=600 fused_or_not "random chains in f32" "$WORK/chains" \
         CUDA_HOME="$home" -- --target cuda
 }
 
@@ -349,10 +349,10 @@ evaluation() {
     head -c 300 "$data" >"$held"
     for dir in "$one" "$two" "$cpu"; do
         rm -rf "$dir.ck"
-        if ! timeout 90 "$dir/trainer" --data "$data" --steps $STEPS --quiet --threads 1 \
+        if ! timeout 600 "$dir/trainer" --data "$data" --steps $STEPS --quiet --threads 1 \
                 --log "$dir.eval.jsonl" --weights-hash --checkpoint "$dir.ck" \
                 --eval "$held" --eval-every 1 >"$dir.eval.out" 2>>"$dir.log" ||
-           ! timeout 90 "$dir/trainer" sample --prompt "5 6 7" --checkpoint "$one.ck" \
+           ! timeout 600 "$dir/trainer" sample --prompt "5 6 7" --checkpoint "$one.ck" \
                 --tokens 8 --threads 1 >"$dir.ids" 2>>"$dir.log"; then
             bad "evaluation: $dir does not run" "$dir.log"
             return
@@ -363,12 +363,12 @@ evaluation() {
         "[ \"\$(grep ^weights '$one.eval.out')\" = \"\$(grep ^weights '$one.result')\" ]"
     check "evaluation: two ranks, equal bits" cmp "$one.hex" "$two.hex"
     for dir in "$one" "$two"; do
-        timeout 90 "$dir/trainer" eval --checkpoint "$one.ck" --data "$held" --threads 1 --json \
+        timeout 600 "$dir/trainer" eval --checkpoint "$one.ck" --data "$held" --threads 1 --json \
             >"$dir.evaluated" 2>>"$dir.log"
         check "evaluation: trainer eval of ${dir##*/} has its bits" test \
             "$(grep -o '"loss_hex": "[^"]*"' "$dir.evaluated")" = "$(tail -n 1 "$one.hex" | sed 's/eval_//')"
     done
-    timeout 90 "$two/trainer" --dry-run --data "$data" --steps $STEPS --threads 1 >"$two.dry" 2>>"$two.log"
+    timeout 600 "$two/trainer" --dry-run --data "$data" --steps $STEPS --threads 1 >"$two.dry" 2>>"$two.log"
     check "dry run: two ranks on two devices meet" grep -qE '^  launch +(ok|note) +2 ranks met' "$two.dry"
     check "evaluation: near the CPU's" near "$cpu.eval.jsonl" "$one.eval.jsonl" 1e-4 eval_loss
     check "sample: two ranks, equal tokens" cmp "$one.ids" "$two.ids"
@@ -382,7 +382,7 @@ crosses() {
     label="a checkpoint of ${from##*/} goes on as ${to##*/}"
     # goes_on DIR STEPS [FLAGS...]
     goes_on() {
-        timeout 90 "$1/trainer" --data "$data" --steps "$2" --quiet --threads 1 --weights-hash \
+        timeout 600 "$1/trainer" --data "$data" --steps "$2" --quiet --threads 1 --weights-hash \
             "${@:3}" >"$1.going" 2>>"$1.log" || bad "$label: $1 does not run" "$1.log"
     }
     rm -rf "$from.go" "$from.going.jsonl" "$to.going.jsonl"
@@ -410,7 +410,7 @@ saves_beside() {
         local fail= flag=
         [ $how = unpinned ] && fail=cudaHostRegister:0
         [ $how = waited ] && flag=--wait-for-saves
-        CUDASIM_FAIL=$fail timeout 90 "$dir/trainer" --data "$data" --steps 3 --quiet --threads 1 \
+        CUDASIM_FAIL=$fail timeout 600 "$dir/trainer" --data "$data" --steps 3 --quiet --threads 1 \
             --checkpoint "$dir.$how" --checkpoint-every 1 $flag >"$dir.beside.out" 2>&1 ||
             bad "saves: $how: does not run" "$dir.beside.out"
         (cd "$dir.$how" && find . -type f | sort | xargs md5sum) >"$dir.$how.files"

@@ -12,7 +12,7 @@ tuned_run() {
     shift
     while [ $# -gt 0 ] && [ "$1" != -- ]; do sets+=("$1"); shift; done
     [ $# -gt 0 ] && shift
-    (for set in TRAIN_SECONDS=90 ${sets[@]+"${sets[@]}"}; do export "${set?}"; done
+    (for set in TRAIN_SECONDS=600 ${sets[@]+"${sets[@]}"}; do export "${set?}"; done
      train "$dir" "$data" 1 --threads 1 --verbose "$@")
 }
 
@@ -208,7 +208,7 @@ calibration() {
     local dir=$WORK/calibrate
     trainer "$dir" tiny_llama cuda --set mesh.shard=2 && CUDASIM_UNCHECKED=1 build_cuda "$dir" ||
         { bad "--calibrate: no trainer" "$dir.log"; return; }
-    timeout 90 "$dir/trainer" --calibrate "$dir.json" --loopback --threads 1 >>"$dir.log" 2>&1 ||
+    timeout 600 "$dir/trainer" --calibrate "$dir.json" --loopback --threads 1 >>"$dir.log" 2>&1 ||
         { bad "--calibrate on the simulated device" "$dir.log"; return; }
     check "--calibrate: the table of a device" python3 - "$dir.json" "$dir/kernels.c" <<'END'
 import json, re, sys
