@@ -59,14 +59,14 @@ void pages_read(Pages *pages, const Buffer *b, int64_t from, int64_t bytes)
                     round_up(b->offset_bytes + end, PAGE_BYTES)};
 }
 
-/* The bytes of all pages that were read; forgets them. */
+/* The bytes of all pages that were read of a peer; forgets them. */
 static int64_t pages_take(Pages *pages)
 {
     int64_t bytes = 0;
     pages_merge(pages);
     for (int k = 0; k < pages->n; k++)
         bytes += pages->items[k].to - pages->items[k].from;
-    pages->n = 0;
+    pages->n = pages->meets.count = 0;
     return bytes;
 }
 

@@ -90,6 +90,21 @@ static int index_of(const Gen *g, const Value *v, int p)
            (axes >> PARTS_CONTEXT & 1 ? p % context : 0);
 }
 
+/* Did another block's meet read the same? If not, now one does. */
+static bool is_read(Pages *pages, const Node *n, const Place *p)
+{
+    const int64_t start = p->buffer->offset_bytes;
+    const MeetRead now = {n, start + p->at, start + p->buffer->bytes, p->stride};
+    for (int k = 0; k < pages->meets.count; k++) {
+        const MeetRead *m = &pages->meets.items[k];
+        if (m->node == now.node && m->from == now.from && m->end == now.end &&
+            m->stride == now.stride)
+            return true;
+    }
+    *gen_push(pages->g, &pages->meets) = now;
+    return false;
+}
+
 /* Every part of the peer, with those of ours that differ from it along the meet's axis
  * only. */
 static void read_meet(const Gen *g, Pages *pages, const Instr *i, const Node *n, int rank)
@@ -97,6 +112,8 @@ static void read_meet(const Gen *g, Pages *pages, const Instr *i, const Node *n,
     const int64_t parts = g->model.parts[n->along], here = plan_parts_along(g, n->along);
     const int64_t first = group_index(parts_group(&g->model, n->along), rank) * here;
     const Place place = place_of(g, i, n->in[0]);
+    if (place.buffer->space != SPACE_SYMMETRIC || is_read(pages, n, &place))
+        return;
     for (int p = 0; p < plan_parts(g); p++) {
         const int64_t at = place.at + index_of(g, n->in[0], p) * place.stride;
         if (n->out[0]->part[n->along].kind == PART_CUT)

@@ -94,8 +94,8 @@ static void MICRO_NAME(product)(const RtGemm *g, const RtTile *t, MICRO_SUM *c,
                 (pa, 1, RT_BLOCK_ROWS, rows, pb, t->cols, n, c + i * ldc, ldc,
                  add || s > 0, spill, edge);
             } else {
-                MICRO_NAME(pack_a)(pa, block + MICRO_LANES, a + i * g->lda + k0, g->lda, rows,
-                              k);
+                MICRO_NAME(pack_a)(pa, block + MICRO_LANES, a + i * g->lda + k0, g->lda,
+                                   rows, k);
                 MICRO_NAME(strip)
                 (pa, block + MICRO_LANES, 1, rows, pb, t->cols, n, c + i * ldc, ldc,
                  add || s > 0, spill, edge);

@@ -153,7 +153,7 @@ whole_pages() {
     check '--one-writer does not' cmp "$WORK/pages.files" "$WORK/whole.files"
     rm -rf "$ck"
     run llama3 2 --checkpoint "$ck"
-    check 'a sound folder is not suspected' test -z "$(grep 'bytes are lost' "$WORK/llama3.err")"
+    check 'an intact folder is not suspected' test -z "$(grep 'bytes are lost' "$WORK/llama3.err")"
     check 'nothing of the trial stays' test "$(ls -A "$ck")" = step-00000002
 }
 
@@ -230,7 +230,7 @@ mixed_dtypes() {
     pass_on split0 1 8 1 4/2 8/4 2
     unset WIDE RANKS
     timeout 60 "$WORK/split0/trainer" verify "$ck" >"$dir.out" 2>&1
-    check 'two dtypes: verify finds every step sound' test $? = 0
+    check 'two dtypes: verify finds every step intact' test $? = 0
 }
 
 part same_bytes:families same_bytes

@@ -338,12 +338,12 @@ damages() {
     check 'none is intact: no run starts over them' test $? = 1
     check 'and it says so' grep -q 'no checkpoint in .* is intact (2 tried)' \
         "$WORK/fault2.err"
-    # a run that begins before a damaged step, and keeps one, keeps one that is sound
+    # a run that begins before a damaged step, and keeps one, keeps one that is intact
     fault_begin
     trainer_on fault2 3
     damage "$fck/step-00000003/model.safetensors" flip 5000
     trainer_on fault2 2 --keep 1
-    check 'what is damaged does not push out what is sound' test -d "$fck/step-00000002"
+    check 'what is damaged does not push out what is intact' test -d "$fck/step-00000002"
 }
 
 # ---- kills and signals -----------------------------------------------------------------------------

@@ -118,7 +118,7 @@ texts_of_others() {
     broken_runtime half1 checkpoint/rt_state.c \
         's/t->name, t->generator,/t->name, rt->rank == 0 ? t->generator : "longer than its text is",/' &&
         run broken 1 --checkpoint "$ck" || { bad 'other texts: runs' "$WORK/broken.err"; return; }
-    check 'a checkpoint of ranks with other texts is sound' run half1 2 --checkpoint "$ck" --resume
+    check 'a checkpoint of ranks with other texts is intact' run half1 2 --checkpoint "$ck" --resume
     check 'and taken' grep -q '^resumed from .*step-00000001' "$WORK/half1.out"
 }
 

@@ -25,11 +25,17 @@ for model in "$ROOT"/models/*.lua; do
     "$FSDPGEN" plan "$model" --all >"$WORK/plan.txt" 2>"$WORK/err"
     check "$name: the text says the same" grep -q " $arena " "$WORK/plan.txt"
 done
-# The two that are for several ranks along tensor or context fit on the GPUs that their head names.
-for name in llama8b_128k llama70b_tp; do
+# The two that are for several ranks along tensor or context fit on the GPUs that their head names. What their
+# ranks read of their peers' pages, as de3a45c4 counted it, which listed the meets of each block.
+while read -r name most least; do
     "$FSDPGEN" plan "$ROOT/models/$name.lua" --target cuda --json >"$WORK/plan.json" 2>"$WORK/err"
     check "$name fits" grep -q '"fits": true' "$WORK/plan.json"
-done
+    "$FSDPGEN" plan "$ROOT/models/$name.lua" --json >"$WORK/plan.json" 2>"$WORK/err"
+    check "$name: pages of peers" [ "$(number peers) $(number peers_least)" = "$most $least" ]
+done <<'TABLE'
+llama8b_128k 8897265664 6880534528
+llama70b_tp 77900214272 77851385856
+TABLE
 for key in params flops_per_token units ranks bytes_per_rank step_seconds warnings; do
     check "plan --json has $key" grep -q "\"$key\":" "$WORK/plan.json"
 done
