@@ -4,6 +4,10 @@
 # and a row of the matrix from it, and demands that the matrix turns red. FULL=1: all of them; else
 # some, by SEED.
 
+fused_multiply_add() { # ARCH: does the compiler have one there?
+    cc "-march=$1" -dM -E -x c - </dev/null 2>/dev/null | grep -qwE '__FMA__|__ARM_FEATURE_FMA'
+}
+
 # fault NAME: its generator has the copy's templates, its trainers the copy's runtime. One folder for
 # all: what a fault leaves as it was is compiled once.
 fault() (
@@ -22,7 +26,15 @@ fault() (
             >"$dir.log" 2>&1
     }
     IFS='|' read -r what how sets row <"$WORK/what"
-    [ "$how" = builds ] || build_flags=(CFLAGS="-O1 -march=$ISA_ARCH")
+    if [ "$how" != builds ]; then
+        build_flags=(CFLAGS="-O1 -march=$ISA_ARCH")
+    elif ! fused_multiply_add "$ISA_ARCH"; then # nothing is contracted there
+        ISA_ARCH=native ISA_MAKE=()
+        if ! fused_multiply_add native; then
+            echo "skipped: fault $1: this machine has no fused multiply-add"
+            exit
+        fi
+    fi
     matrix_reference fault tiny_llama builtin "$sets" >"$WORK/red" &&
         case $how in
         row) matrix_row fault tiny_llama builtin "$sets" "$row" ;;
@@ -65,6 +77,8 @@ fault_part() { # NAME: when it is named or picked, or with FULL=1
     "ok "*)
         ok "${line#ok   }"
         echo "figure: ${line#ok   }" ;;
+    skipped:*)
+        echo "$line" ;;
     *)
         bad "${line#FAIL }"
         sed -n '2,$p' "$WORK/fault.out" ;;
