@@ -8,7 +8,7 @@ tutorial=$WORK/tutorial
 mkdir -p "$tutorial/bin"
 ln -s "$FSDPGEN" "$tutorial/bin/fsdpgen"
 for name in README.md docs models tests out templates runtime; do ln -s "$ROOT/$name" "$tutorial/$name"; done
-sed "s/ffn = /fnn = /" "$blocks"/tutorial.md.*.lua >"$tutorial/wrong.lua"
+sed "s/tied = /teid = /" "$blocks"/tutorial.md.*.lua >"$tutorial/wrong.lua"
 
 run_block() { # BLOCK: its commands, as a person types them; the first that fails ends it
     (cd "$tutorial" && PATH=$tutorial/bin:$PATH timeout 300 bash -e -o pipefail "$1") \
