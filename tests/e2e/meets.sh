@@ -29,7 +29,7 @@ meets_built() {
 
 # meets_run NAME: its losses, norms and weights in meets_NAME.result
 meets_run() {
-    TRAIN_SECONDS=90 train "$WORK/meets" "$data" 2 --threads 1 && mv "$WORK/meets.result" "$WORK/meets_$1.result" &&
+    TRAIN_SECONDS=600 train "$WORK/meets" "$data" 2 --threads 1 && mv "$WORK/meets.result" "$WORK/meets_$1.result" &&
         return
     bad "meets: $1: does not run" "$WORK/meets.log"
     return 1

@@ -121,10 +121,10 @@ static void test_model(uint64_t seed)
     synth_free(plain);
 }
 
-/* The shape of the models that we ship, without their mathematics. */
+/* The shape of the models that we ship, without their mathematics. Times are figures, not
+   checks: a busy machine and the sanitizers take longer. */
 static void test_size(const char *name, int layers, int64_t dim, int64_t ffn, int64_t kv,
-                      int64_t vocab, int64_t seq, bool tied, int64_t ranks,
-                      double seconds)
+                      int64_t vocab, int64_t seq, bool tied, int64_t ranks)
 {
     SynthMesh m = {.ranks = ranks,
                    .replicate = 1,
@@ -159,15 +159,13 @@ static void test_size(const char *name, int layers, int64_t dim, int64_t ffn, in
     live = (double)g->prog.arena_bytes / (double)g->prog.max_live_bytes;
     ideal = (double)g->prog.arena_bytes / (double)g->prog.ideal_live_bytes;
     printf(
-        "%-14s %3lld ranks %5d instructions %5d buffers: %8.3f GiB, %.4f of most live, "
-        "%.4f of one stream, placed in %.3f s, checked in %.3f s\n",
+        "figure: %s at %lld ranks, %d instructions, %d buffers: %.3f GiB, %.4f of most "
+        "live, %.4f of one stream; placed in %.3f s, checked in %.3f s of a processor\n",
         name, (long long)ranks, g->prog.ins.count, g->prog.bufs.count,
         (double)g->prog.arena_bytes / 0x1p30, live, ideal, place_s, check_s);
     test_that(!bad, "%s: %s", name, bad);
     test_that(live <= 1.02 && ideal <= 1.05, "%s: %.4f of most live, %.4f of one stream",
               name, live, ideal);
-    test_that(place_s < seconds, "%s: placed in %.3f s", name, place_s);
-    test_that(check_s < 10 * seconds, "%s: checked in %.3f s", name, check_s);
     synth_free(g);
 }
 
@@ -202,11 +200,11 @@ int main(int argc, char **argv)
     test_waits(seed, models < 60 ? models : 60);
     test_symmetry(seed, 2 * models);
     test_faults(seed);
-    test_size("llama3.2_1b", 16, 2048, 8192, 512, 128256, 2048, true, 2, 0.1);
-    test_size("llama8b", 32, 4096, 14336, 1024, 128256, 8192, false, 8, 0.1);
-    test_size("llama70b", 80, 8192, 28672, 1024, 128256, 8192, false, 64, 0.1);
-    test_size("llama405b", 126, 16384, 53248, 1024, 128256, 8192, false, 512, 0.1);
-    test_size("llama405b", 126, 16384, 53248, 1024, 128256, 8192, false, 4096, 0.1);
+    test_size("llama3.2_1b", 16, 2048, 8192, 512, 128256, 2048, true, 2);
+    test_size("llama8b", 32, 4096, 14336, 1024, 128256, 8192, false, 8);
+    test_size("llama70b", 80, 8192, 28672, 1024, 128256, 8192, false, 64);
+    test_size("llama405b", 126, 16384, 53248, 1024, 128256, 8192, false, 512);
+    test_size("llama405b", 126, 16384, 53248, 1024, 128256, 8192, false, 4096);
     printf("%d passed, %d failed\n", tests_passed, tests_failed);
     return tests_failed ? 1 : 0;
 }
