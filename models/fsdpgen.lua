@@ -1060,7 +1060,7 @@
 ---@field attention_bwd? number TFLOP/s of attention's backward
 ---@field cudnn? fsdpgen.cuda.rates.cudnn with `attention = "auto"`: rates of the attention that cuDNN runs
 ---@field norm? number GB/s of kernels that reduce rows or columns: norms, losses
----@field sms? integer multiprocessors, which share the tiles of a product; a limited sum takes at most half
+---@field sms? integer multiprocessors, which share the tiles of a product; a sum over ranks that is limited takes at most half of them
 ---@field peak? number TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: no MFU
 
 ---@class (exact) fsdpgen.cuda.network
@@ -1069,7 +1069,7 @@
 ---@field nics? integer NICs per node
 ---@field nic? number GB/s of each NIC
 ---@field step? number microseconds that a step of a ring takes within a node
----@field price? number price of a node in dollars per hour, for `fsdpgen size`
+---@field price? number price of a node in dollars per hour, for `fsdpgen plan` and `size`
 ---@field rail? boolean the NICs of a node go to different leaf switches
 ---@field down? integer number of NICs that reach their full rate among each other
 ---@field oversubscription? number how many times slower a NIC is beyond these
@@ -1080,7 +1080,7 @@
 ---@field arch? ("sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a")[]|"sm_80"|"sm_86"|"sm_87"|"sm_89"|"sm_90"|"sm_90a"|"sm_100"|"sm_100a"|"sm_103"|"sm_103a"|"sm_120"|"sm_120a"|"sm_121"|"sm_121a" architectures whose kernels the trainer carries
 ---@field memory? string usable memory of an idle GPU; the plan must fit
 ---@field reserve? string part of `memory` that is left to the CUDA context, cuBLAS and NCCL
----@field attention? "generated"|"cudnn"|"auto"|"tune" kernels of attention: generated ones, or cuDNN's (bf16 or f16 on sm_90 and sm_90a, without `documents`); `"auto"` takes cuDNN's where they can run and `attention_choices` says so; of sites that it does not name, where heads are wider than 64: they were faster with heads of 128 and slower with heads of 64. `"tune"` is `"auto"` in a trainer that also has the other kernels, for `--tune-kernels`
+---@field attention? "generated"|"cudnn"|"auto"|"tune" kernels of attention: generated ones, or cuDNN's (bf16 or f16 on sm_90 and sm_90a, without `documents`). `"auto"` takes what `attention_choices` names; elsewhere cuDNN's, if they can run and heads are wider than 64: measured, they were faster with heads of 128 and slower with heads of 64. `"tune"` is `"auto"` in a trainer that has both kinds, for `--tune-kernels`
 ---@field attention_choices? fsdpgen.cuda.attention_choices with `attention = "auto"`: which kernels were faster, as `trainer --tune-kernels` writes it to `attention.lua`
 ---@field rates? fsdpgen.cuda.rates rates that predict the time of a step
 ---@field node? "hgx-a100"|"hgx-h100"|"hgx-h200"|"hgx-b200"|"gb200-nvl72"|"aws-p4d"|"aws-p5"|"aws-p5e"|"pcie" datasheet of the nodes (`gen/lua/machines.lua`), which predicts times; by default the first node with this GPU

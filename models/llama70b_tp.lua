@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Llama 3.1 70B, 70,553,706,496 parameters, for four nodes of eight devices of 80 GB: two
 -- neighbours share each layer's heads and features, and 16 such pairs share states and batch. A
--- step has one micro-batch a pair, as long as fits: by the plan 19.1 s on H100, and 20.2 s with
+-- step has one micro-batch a pair, as long as fits: by the plan 19.0 s on H100, and 20.1 s with
 -- micro-batches of 1. "auto" would be 0.5 % faster than "block" and fill the devices. shard = 32
 -- without parts needs 17.5 s where micro-batches of 2 will do; docs/parallelism.md has what
 -- pairs are for.

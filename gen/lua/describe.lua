@@ -370,10 +370,10 @@ local constructors = {
         { "attention", "string", values = { "generated", "cudnn", "auto", "tune" },
           default = "generated",
           doc = "kernels of attention: generated ones, or cuDNN's (bf16 or f16 on sm_90 and "
-              .. "sm_90a, without `documents`); `\"auto\"` takes cuDNN's where they can run and "
-              .. "`attention_choices` says so; of sites that it does not name, where heads are wider than 64: they "
-              .. "were faster with heads of 128 and slower with heads of 64. `\"tune\"` is `\"auto\"` in a trainer "
-              .. "that also has the other kernels, for `--tune-kernels`" },
+              .. "sm_90a, without `documents`). `\"auto\"` takes what `attention_choices` names; elsewhere "
+              .. "cuDNN's, if they can run and heads are wider than 64: measured, they were faster with heads of "
+              .. "128 and slower with heads of 64. `\"tune\"` is `\"auto\"` in a trainer that has both kinds, for "
+              .. "`--tune-kernels`" },
         { "attention_choices", "table", optional = true, of_gpu = true,
           example = "require \"attention\"",
           doc = "with `attention = \"auto\"`: which kernels were faster, as `trainer --tune-kernels` writes it to "
@@ -430,7 +430,8 @@ local constructors = {
               machines.rate("norm", "GB/s of kernels that reduce rows or columns: norms, losses",
                             { default = 2240, default_text = "the gpu's" }),
               { "sms", "int", min = 1, max = 1 << 16, default = 132, default_text = "the gpu's",
-                doc = "multiprocessors, which share the tiles of a product; a limited sum takes at most half" },
+                doc = "multiprocessors, which share the tiles of a product; a sum over ranks that is limited takes "
+                    .. "at most half of them" },
               { "peak", "number", min = 0, max = 1e6, default = 0, default_text = "the gpu's",
                 doc = "TFLOP/s that the vendor states, for the MFU that a trainer prints; 0: no MFU" },
           } },
@@ -457,7 +458,7 @@ local constructors = {
               { "step", "number", min = 0, max = 1e6, optional = true, example = "3.4",
                 doc = "microseconds that a step of a ring takes within a node" },
               { "price", "number", min = 0, max = 1e6, optional = true, example = "20",
-                doc = "price of a node in dollars per hour, for `fsdpgen size`" },
+                doc = "price of a node in dollars per hour, for `fsdpgen plan` and `size`" },
               { "rail", "bool", optional = true, example = "true",
                 doc = "the NICs of a node go to different leaf switches" },
               { "down", "int", min = 1, max = 1 << 20, optional = true, example = "32",

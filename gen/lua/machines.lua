@@ -189,7 +189,8 @@ local fields = {
         { "peak", "number", min = 0, max = 1e6, default = 0,
           doc = "dense bf16 TFLOP/s that the vendor states, for the MFU; 0: unknown" },
         { "sms", "int", min = 1, max = 1 << 16, default = 132,
-          doc = "streaming multiprocessors, which share the tiles of a product; a limited sum takes at most half" },
+          doc = "streaming multiprocessors, which share the tiles of a product; a sum over ranks that is "
+              .. "limited takes at most half of them" },
         { "node", "string", optional = true, example = '"hgx-h100"',
           doc = "a shipped node with this GPU, unless a node of your own names the GPU" },
       } } },

@@ -5,7 +5,10 @@
  *
  *    masters       if they fit; otherwise weights are read as by --init
  *    moments       if names, shapes and dtypes are equal and the optimizer is the same;
- *                  otherwise they start at zero, and the powers of its betas at one
+ *                  otherwise they start at zero, and the powers of its betas at one.
+ *                  Powers are products of the betas that each update had, so that
+ *                  1 - power is the weight that a moment really holds, also after
+ *                  other betas
  *    order of data if data, sequences and batch are the same; otherwise it starts over,
  *                  at sample 0
  *    best step     if the loss and its sequences are the same; otherwise it is unknown
@@ -70,7 +73,7 @@ static bool differs(const char *a, const char *b, const char *field)
     return !rt_text_same(x, n, y, m);
 }
 
-enum { ORDER, LOSS, OPTIMIZER, BETAS, QUESTIONS };
+enum { ORDER, LOSS, OPTIMIZER, QUESTIONS };
 
 /* What differs from the checkpoint, as rank 0 finds it. */
 static void compare(Rt *rt, const char *theirs, bool other_data, uint64_t *other)
@@ -88,18 +91,8 @@ static void compare(Rt *rt, const char *theirs, bool other_data, uint64_t *other
         for (size_t i = 0; i < sizeof loss / sizeof *loss; i++)
             other[LOSS] = other[LOSS] || differs(theirs, ours, loss[i]);
         other[OPTIMIZER] = differs(theirs, ours, "optimizer");
-        other[BETAS] = differs(theirs, ours, "optimizer.betas");
     }
     rt_save_sum(rt, other, QUESTIONS);
-}
-
-/* beta^t after this many updates, as a run with these betas would compute it. */
-static double power(double beta, int64_t updates)
-{
-    double p = 1;
-    for (int64_t i = 0; i < updates; i++)
-        p *= beta;
-    return p;
 }
 
 static void note(const Rt *rt, const char *what)
@@ -158,7 +151,6 @@ static void set_scale(const Rt *rt, RtTrainState *s)
 bool rt_accept(Rt *rt, const char *folder, RtManifest *m, bool other_data,
                const char *theirs, RtTrainState *s)
 {
-    const RtOptimizer *o = &rt->trainer->optimizer;
     uint64_t other[QUESTIONS];
     bool fits[RT_SETS], ok = true;
     compare(rt, theirs, other_data, other);
@@ -179,11 +171,8 @@ bool rt_accept(Rt *rt, const char *folder, RtManifest *m, bool other_data,
     if (!moments) {
         note(rt, "moments begin at zero");
         clear_moments(rt);
-    }
-    if (!moments || other[BETAS] != 0) {
-        const int64_t updates = moments ? s->step - s->skipped : 0;
-        s->beta1_power = power(o->beta1, updates);
-        s->beta2_power = power(o->beta2, updates);
+        s->beta1_power = 1;
+        s->beta2_power = 1;
     }
     set_scale(rt, s);
     if (other[LOSS] != 0 && s->best.step > 0) {

@@ -325,14 +325,25 @@ static void take_data(Rt *rt, const char *folder, RtTrainState *s)
     snprintf(d->was_in, sizeof d->was_in, "step %lld", (long long)s->step);
 }
 
+/* --keep-best may be new: then the best step may have been pruned, or never saved. */
+static void take_best(Rt *rt, const RtTrainState *s, const int64_t *steps, int n)
+{
+    RtState *st = rt->state;
+    char ignored[RT_ERROR_BYTES];
+    bool on_disk = false;
+    st->best = s->best;
+    if (rt_record_differs(rt, "eval", &s->eval, !st->digests->pending, ignored))
+        rt_best_forget(rt);
+    for (int i = 0; i < n; i++)
+        on_disk = on_disk || steps[i] == st->best.step;
+    st->checkpoint->best = on_disk ? st->best : (RtBest){0};
+    rt_best_saves(rt, s->step);
+}
+
 static void take_state(Rt *rt, const char *folder, RtTrainState *s)
 {
     RtState *st = rt->state;
     char ignored[RT_ERROR_BYTES];
-    st->best = s->best;
-    if (rt_record_differs(rt, "eval", &s->eval, !st->digests->pending, ignored))
-        rt_best_forget(rt);
-    st->checkpoint->best = st->best;
     take_data(rt, folder, s);
     take_platforms(rt, s);
     take_lineage(rt, s);
@@ -376,16 +387,18 @@ static bool accept(Rt *rt, const char *folder, RtManifest *m, RtTrainState *s)
                (unsigned long long)rt->trainer->numerics_hash);
         tell_differences(rt, theirs);
     }
-    const bool ok = rt_accept(rt, folder, m, has_other_data(rt, s, ignored),
-                              theirs != NULL ? theirs : "", s);
+    const bool other_data =
+        has_other_data(rt, s, ignored) || s->data_mix != rt_tokens_mix(rt->state->tokens);
+    const bool ok = rt_accept(rt, folder, m, other_data, theirs != NULL ? theirs : "", s);
     free(theirs);
     return ok;
 }
 
-/* Collective: reads the folder of this step; false: it is damaged, and this was
- * reported. */
-static bool load(Rt *rt, int64_t step)
+/* Collective: reads the folder of the step at `at` of those that are there; false: it is
+ * damaged, and this was reported. */
+static bool load(Rt *rt, const int64_t *steps, int n, int at)
 {
+    const int64_t step = steps[at];
     RtCheckpoint *c = rt->state->checkpoint;
     char folder[RT_PATH_BYTES];
     RtManifest m;
@@ -405,8 +418,10 @@ static bool load(Rt *rt, int64_t step)
         check_log(rt, folder, &s);
     ok = ok && (has_other_numerics(rt, &s) ? accept(rt, folder, &m, &s)
                                            : load_sets(rt, folder, &m));
-    if (ok && rt_carry_read(rt, folder))
+    if (ok && rt_carry_read(rt, folder)) {
+        take_best(rt, &s, steps, n);
         take_state(rt, folder, &s);
+    }
     const int who = rt_pass_over(rt, folder);
     rt_record_free(&s.data);
     rt_record_free(&s.eval);
@@ -468,7 +483,7 @@ bool rt_checkpoint_begin(Rt *rt)
     }
     bool loaded = false;
     for (int i = 0; i < n && !loaded; i++) {
-        loaded = load(rt, steps[i]);
+        loaded = load(rt, steps, n, i);
         if (loaded)
             rt->state->checkpoint->saved = steps[i];
     }

@@ -196,6 +196,19 @@ best_lost() {
     reads 'best: the best on disk is kept' 0 'the best one of' fast1 sample --prompt 5 --tokens 1 --checkpoint "$bck" --best
 }
 
+# Nothing says yet that the best step is kept, so it was not saved: the search restarts where that is said.
+best_later() {
+    local at=${best_state#*best_step\": }
+    at=${at%%,*}
+    rm -rf "$bck"
+    bests fast1 $((at + 1))
+    bests fast2 $((at + 3)) --resume --keep-best || bad 'best: --keep-best comes later' "$WORK/fast2.err"
+    check "best: kept only later, without step $at" grep -q "note: step $at had the lowest loss and was not saved" \
+        "$WORK/fast2.err"
+    reads 'best: the best since then is kept' 0 'the best one of' fast1 sample --prompt 5 --tokens 1 \
+        --checkpoint "$bck" --best
+}
+
 # Killed at random calls and gone on with on other ranks, it ends with the same step, state and bits.
 best_kills() {
     local i code n from calls
@@ -232,6 +245,7 @@ bested() {
         "$bck/step-$(printf %08d "$(sed -n 's/.*best_step": \([0-9]*\).*/\1/p' <<<"$best_state")")"
     best_kills
     best_lost
+    best_later
     says '--keep-best needs --eval' 2 'keep-best needs --eval FILE' fast1 3 --checkpoint "$bck" --keep-best
     says '--keep-best needs a folder' 2 'keep-best needs --checkpoint DIR' fast1 3 --keep-best --eval "$data"
     says '--patience needs evaluations' 2 'patience needs --eval FILE and --eval-every' fast1 3 --patience 2 --eval "$data"

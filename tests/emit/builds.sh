@@ -37,6 +37,10 @@ check "other flags rebuild" sh -c \
     "make -C '$WORK/a' CFLAGS='-O0 -g' GEMM=builtin | grep -qx 'CC math.c'"
 check "make V=1 shows commands" sh -c \
     "make -C '$WORK/a' V=1 CFLAGS=-O0 GEMM=builtin BUILD=build-v -n | grep -q ' -c -o build-v/math.o math.c$'"
+check "-Ofast: only compilers get it, since a linker would turn subnormals into zeros" bash -c \
+    "make -C '$WORK/a' V=1 CFLAGS=-Ofast GEMM=builtin BUILD=build-v -n >'$WORK/lines' &&
+        grep -q 'Ofast .* -c -o build-v/math.o math.c$' '$WORK/lines' && grep -q ' -o trainer ' '$WORK/lines' &&
+        ! grep ' -o trainer ' '$WORK/lines' | grep -q Ofast"
 . "$here/harden.sh"
 check "make clean leaves what was generated" sh -c "make -C '$WORK/a' clean && diff -r '$WORK/a' '$WORK/b'"
 link_runtime() {

@@ -207,11 +207,12 @@ static void *send_on(void *unused)
 static bool hear_job(const JobWord *w)
 {
     RtShared *shared = net.shared;
-    int none = 0;
+    int none = 0, unasked = 0; /* the first word stays: two would go back and forth */
     bool news =
         w->abort != 0 && atomic_compare_exchange_strong(&shared->abort, &none, w->abort);
     if (w->signal != 0)
-        news = atomic_exchange(&shared->signal, w->signal) != w->signal || news;
+        news =
+            atomic_compare_exchange_strong(&shared->signal, &unasked, w->signal) || news;
     if (w->again != 0)
         news = atomic_exchange(&shared->again, 1) == 0 || news;
     return news;
