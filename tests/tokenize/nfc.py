@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts for the tokenizer's normal form C, and what Python's unicodedata makes of them.
 
-    nfc.py QWEN_JSON DIR TEXTS SEED
+    nfc.py QWEN_JSON DIR TEXTS SEED [UNICODE]
 
 DIR/nfc.json: the tokenizer with no merges, so that an id is a byte. DIR/nfc.jsonl: one chat a line,
 of TEXTS random texts and of everything that composes, cut into parts of which each second one is a
 target. DIR/nfc.ids, nfc.mask: the bytes of the whole text's normal form; a byte is a target if it
 lies between the lengths of the normal forms of what ends where a target begins, and of what ends
 where it ends. DIR/marks.txt, marks.ids: a letter with 400,000 marks in the wrong order, and its
-normal form."""
+normal form. UNICODE: the version that the tokenizer knows; if Python knows a newer one, with more that
+composes, the exit code is 3."""
 import json
 import os
 import random
@@ -103,4 +104,7 @@ def main(qwen, folder, texts, seed):
         f.write(struct.pack("<%dH" % len(normal), *(id_of[b] for b in normal)))
 
 
+if "".join(sys.argv[5:]) and int(unicodedata.unidata_version.split(".")[0]) > int(sys.argv[5].split(".")[0]):
+    print(f"it has Unicode {unicodedata.unidata_version}, utf8proc {sys.argv[5]}")
+    sys.exit(3)
 main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
