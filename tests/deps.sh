@@ -30,6 +30,7 @@ test|zstd|packs texts for tokenize|command -v zstd
 test|diffutils|compares folders|command -v cmp
 test|tmux|a terminal whose text is looked at|command -v tmux
 test|git|names the commit in reports|command -v git
+test|python3|reads what trainers write and checks plans|command -v python3
 full|mkdocs|the pages as HTML|command -v mkdocs
 full|chromium|draws reports|command -v chromium || command -v chromium-browser || command -v google-chrome
 full|fonts-dejavu-core|letters for it|find /usr/share/fonts -name '*.ttf' | grep -q .
