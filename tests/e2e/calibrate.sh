@@ -53,10 +53,10 @@ calibrate() {
         return
     }
     cp "$dir.result" "$dir.before"
-    check "--calibrate: two ranks" timeout 120 "$dir/trainer" --calibrate "$dir.json" --threads 1
+    check "--calibrate: two ranks" timeout 600 "$dir/trainer" --calibrate "$dir.json" --threads 1
     check "--calibrate: the table of two ranks" calibrate_holds "$dir.json" 2
     calibrate_complete "$dir" "$dir.json"
-    check "--calibrate: again, over its own file" timeout 120 "$dir/trainer" --calibrate "$dir.json" \
+    check "--calibrate: again, over its own file" timeout 600 "$dir/trainer" --calibrate "$dir.json" \
         --threads 1 --quiet
     check "--calibrate: no part is left" test -z "$(ls "$dir".json.*.part 2>/dev/null)"
     check "--calibrate: trains to the same bits" train "$dir" "$data" 2 --threads 1
@@ -76,6 +76,6 @@ calibrate() {
 
     # in parts, whose kernels read pieces of the data
     generate "$one" "$ROOT/tests/models/tiny_gpt2.lua" --set mesh.shard=1 --set parts.context=2 && build_trainer "$one" &&
-        timeout 120 "$one/trainer" --calibrate "$one.json" --threads 1 >>"$one.log" 2>&1
+        timeout 600 "$one/trainer" --calibrate "$one.json" --threads 1 >>"$one.log" 2>&1
     check "--calibrate: the table of one rank" calibrate_holds "$one.json" 1
 }

@@ -2,6 +2,11 @@
 # Sourced by suites that generate, build and run trainers.
 export CC_CACHE=${CC_CACHE:-$WORK/objects}
 
+# The command before a program with ThreadSanitizer: its older versions end by themselves where a kernel
+# spreads addresses widely (vm.mmap_rnd_bits). Some containers forbid it.
+in_place=(env)
+! env setarch -R true 2>/dev/null || in_place=(setarch -R)
+
 # generate DIR MODEL [FLAGS...]: emits a trainer that links the tree's runtime.
 generate() {
     local dir=$1 model=$2

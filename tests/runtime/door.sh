@@ -150,7 +150,7 @@ toy_secrets() {
     watchers=()
     for rank in 0 1; do
         started_by torchrun $rank 2
-        FSDPGEN_SECRET="$FSDPGEN_SECRET$rank" "${as[@]}" "$WORK/toy2" --data "$data" --deadline 1 \
+        FSDPGEN_SECRET="$FSDPGEN_SECRET$rank" "${as[@]}" "$WORK/toy2" --data "$data" --deadline 4 \
             >"$WORK/join.$rank.out" 2>"$WORK/join.$rank.err" &
         watchers[rank]=$!
     done

@@ -17,7 +17,7 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
-enum { PIPE_BYTES = 1 << 18, LONG_BYTES = 300000, MOST_SECONDS = 60 };
+enum { PIPE_BYTES = 1 << 18, LONG_BYTES = 300000, MOST_SECONDS = 300 };
 
 static char folder[] = "/tmp/fsdpgen-lines.XXXXXX", path[64];
 static RtShared shared;

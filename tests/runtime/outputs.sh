@@ -221,13 +221,13 @@ stdout_lost() {
     local hash code
     quick --steps 20 --weights-hash --log "$WORK/stdout.jsonl"
     hash=$(grep '^weights ' "$WORK/quick.out")
-    timeout -k 30 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 --log "$WORK/stdout.jsonl" \
+    timeout -k 30 60 "$WORK/one/trainer" --data "$data" --steps 400 --threads 1 --log "$WORK/stdout.jsonl" \
         2>"$WORK/stdout.err" | head -n 1 >"$WORK/stdout.out"
     code=${PIPESTATUS[0]}
     check "| head: code 0 ($code)" test "$code" = 0
     check "| head: is told once" test "$(grep -c 'stdout cannot be written: Broken pipe' \
         "$WORK/stdout.err")" = 1
-    check "| head: all steps are computed" test "$(grep -c '"step": ' "$WORK/stdout.jsonl")" = 20
+    check "| head: all steps are computed" test "$(grep -c '"step": ' "$WORK/stdout.jsonl")" = 400
     timeout -k 30 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 >&- 2>"$WORK/stdout.err"
     check "a closed stdout" test $? = 0
     [ -w /dev/full ] || { echo "skipped: /dev/full"; return; }

@@ -21,7 +21,7 @@ enum { STRANGERS = 240, HELLO = 100, MESSAGE = 4096 };
 static char name[RT_NAME_LETTERS];
 static struct sockaddr_in port; /* 0: the name */
 static RtSecret secret = {.given = true, .key = "what the job knows"};
-static _Atomic bool over;
+static _Atomic bool over, gave_up; /* the strangers; the one of the job */
 static uint64_t noise = 11;
 
 static uint64_t next(void)
@@ -138,6 +138,7 @@ static void *friend(void *unused)
         if (s >= 0)
             close(s);
     }
+    gave_up = word != 'w';
     return word == 'w' ? &port : NULL;
 }
 
@@ -162,13 +163,13 @@ static void at_the_door(int listener)
     void *how = NULL;
     int came = 0;
 
-    over = false;
+    over = gave_up = false;
     rt_door_begin(&d, &secret, "ranks", HELLO);
     d.listener[0] = listener;
     d.listeners = 1;
     pthread_create(&them, NULL, strangers, NULL);
     pthread_create(&one, NULL, friend, NULL);
-    while (!over || came == 0) {
+    while (!over || (came == 0 && !gave_up)) {
         unsigned char word = 'w';
 
         if (!rt_door_wait(&d, 20, &guest))

@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh: how the threads of a rank wait, the cores that they are on, limits of OpenMP.
 
+# cores_here: that a rank may use. A container's quota is less than nproc, which need not know it.
+cores_here() {
+    grep -rqs --include=cpu.max --include=cpu.cfs_quota_us '^[0-9]' /sys/fs/cgroup || { nproc; return; }
+    env -u OMP_PROC_BIND -u OMP_PLACES "$WORK/one/trainer" --data "$data" --steps 1 2>&1 |
+        sed -n 's/.*1 rank x \([0-9]*\) threads\?,.*/\1/p'
+}
+
 # waits_as LINE [NAME=VALUE...]: how the threads of a rank wait, in the environment that it has
 waits_as() {
     local line=$1 job environment
@@ -21,7 +28,7 @@ waits_as() {
 # otherwise is obeyed (tests/bench/busy.sh measures it).
 waits_of_threads() {
     local own=GOMP_SPINCOUNT=1000
-    [ "$(nproc)" -ge 2 ] || own=OMP_WAIT_POLICY=passive # more threads than cores
+    [ "$(cores_here)" -ge 2 ] || own=OMP_WAIT_POLICY=passive # more threads than cores
     check "threads that wait sleep soon" waits_as $own
     check "OMP_WAIT_POLICY stays" waits_as OMP_WAIT_POLICY=active OMP_WAIT_POLICY=active
     check "GOMP_SPINCOUNT stays" waits_as GOMP_SPINCOUNT=77 GOMP_SPINCOUNT=77
@@ -60,7 +67,7 @@ bound_threads() {
     done
     OMP_PROC_BIND=true timeout -k 30 60 "$WORK/one/trainer" --data "$data" --steps 1 >"$WORK/bound.out" 2>&1
     check "a rank that OpenMP binds has a thread for each core" grep -qE \
-        "1 rank x $(nproc) threads?," "$WORK/bound.out"
+        "1 rank x $(cores_here) threads?," "$WORK/bound.out"
 }
 
 # limited THREADS [NAME=VALUE...]: $WORK/limited.out, .err of the trainer, in that environment

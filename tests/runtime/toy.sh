@@ -142,7 +142,7 @@ toy_faults() {
 # toy_ranks PID: sets children to the 4 ranks of a launcher, which has begun them all
 toy_ranks() {
     local i
-    for ((i = 0; i < 500; i++)); do # at most 10 s
+    for ((i = 0; i < 3000; i++)); do # at most a minute
         mapfile -t children < <(ranks_of "$1" 2>/dev/null)
         [ ${#children[@]} -eq 4 ] && return
         sleep 0.02
@@ -152,8 +152,9 @@ toy_ranks() {
 # toy_kills NAME SIGNAL COUNT FLAGS...: at a random moment a random rank gets the signal; the job must
 # notice that and end, with one message that names the rank, and leave no process behind.
 toy_kills() {
-    local name=$1 signal=$2 count=$3 i pid begin took code rank children good=0
+    local name=$1 signal=$2 count=$3 i pid begin took code rank children good=0 most=$noticed_ms
     shift 3
+    [ "$signal" != 19 ] || most=45000 # a rank that opens the data may stand still for 20 times --deadline
     for ((i = 0; i < count; i++)); do
         "$WORK/$name" --data "$data" --steps 1000000 --quiet "$@" >/dev/null \
             2>"$WORK/kill.err" &
@@ -169,7 +170,7 @@ toy_kills() {
         code=$?
         took=$(($(milliseconds) - begin))
         if [ ${#children[@]} -ne 4 ] || [ $((signal == 9 ? 137 : 1)) -ne $code ] ||
-           [ $took -gt $noticed_ms ] ||
+           [ $took -gt "$most" ] ||
            [ "$(grep -cE "rank $rank (was killed by signal 9|has stood still)" \
                "$WORK/kill.err")" -ne 1 ] || pgrep -f "^$WORK/$name " >/dev/null; then
             bad "$name: signal $signal to rank $rank: code $code after $took ms" "$WORK/kill.err"
@@ -244,7 +245,7 @@ toy_suspended() {
 
 # A crash that a limit may have caused names it; a stack that is too small is refused.
 toy_limits() {
-    toy_fails 'a crash under a limit' 134 'signal 6 .*; does it need more than `ulimit -d 100000000` allows\?$' \
+    toy_fails 'a crash under a limit' 134 'signal 6 .*; does it need more than `ulimit -d 100000000[^`]*` allows\?$' \
         env TOY_FAULT=abort:1:2 prlimit --data=102400000000: "$WORK/toy4" --data "$data" --steps 2000
     toy_fails 'a small stack' 1 '`ulimit -s` allows a stack of 128 KiB, and ranks need at least 256' \
         prlimit --stack=131072: "$WORK/toy4" --data "$data" --steps 2
@@ -327,7 +328,7 @@ toy_joined() {
     for rank in 0 2; do # a rank, then the process that watches it with its rank
         for what in rank watcher; do
             join_start torchrun 4 toy4 --steps 300000 --quiet
-            for i in $(seq 500); do
+            for i in $(seq 3000); do
                 [ "$(pgrep -f "^$WORK/toy4 " | wc -l)" -eq 8 ] && break
                 sleep 0.02
             done
@@ -488,6 +489,8 @@ toy_allocations() {
 
 # More memory than any machine has: said before, and refused when it is mapped.
 toy_memory() {
+    [ "$(cat /proc/sys/vm/overcommit_memory)" != 1 ] ||
+        { echo "skipped: an arena that no machine has (vm.overcommit_memory is 1)"; return; }
     if ! toy_link toy_huge "$WORK/toy.lib" -O2 -fopenmp -DWORLD=2 \
         '-DEXTRA_BYTES=(INT64_C(1)<<45)'; then
         bad "building a trainer too big for this machine"
@@ -516,10 +519,10 @@ toy_threads() {
         bad "building with ThreadSanitizer"
         return
     fi
-    check "the protocol under ThreadSanitizer" "$WORK/comm_test"
-    check "the same with communication threads" "$WORK/comm_thread"
-    check "the same with sums in two hops" "$WORK/comm_nodes"
-    if "$WORK/comm_early" >"$WORK/early.log" 2>&1; then
+    check "the protocol under ThreadSanitizer" "${in_place[@]}" "$WORK/comm_test"
+    check "the same with communication threads" "${in_place[@]}" "$WORK/comm_thread"
+    check "the same with sums in two hops" "${in_place[@]}" "$WORK/comm_nodes"
+    if "${in_place[@]}" "$WORK/comm_early" >"$WORK/early.log" 2>&1; then
         bad "a buffer rewritten too early is not noticed"
     else
         ok "a buffer rewritten too early is noticed"

@@ -40,7 +40,7 @@ int main(void)
 C
     "$CLANG" -O1 -g -fsanitize=thread -fopenmp $2 "$WORK/$1.c" -o "$WORK/$1" \
         >"$WORK/$1.log" 2>&1 || return 1
-    "$WORK/$1" >>"$WORK/$1.log" 2>&1
+    "${in_place[@]}" "$WORK/$1" >>"$WORK/$1.log" 2>&1
 }
 
 skip() { cannot_run "ThreadSanitizer: $1 (Debian: apt-get install clang libomp-dev)"; }
@@ -68,7 +68,7 @@ races() {
         bad "building $name with ThreadSanitizer" "$dir.log"
         return
     fi
-    "$dir/trainer" --data "$data" --steps 2 --threads "$threads" --deadline 300 \
+    "${in_place[@]}" "$dir/trainer" --data "$data" --steps 2 --threads "$threads" --deadline 300 \
         --weights-hash >"$dir.out" 2>&1
     code=$?
     if [ $code -ne 0 ] || grep -q 'ThreadSanitizer' "$dir.out"; then
@@ -91,7 +91,7 @@ planted() {
         bad "planting a race" "$dir.log"
         return
     fi
-    "$dir/trainer" --data "$data" --steps 1 --threads 3 --deadline 300 >"$dir.out" 2>&1
+    "${in_place[@]}" "$dir/trainer" --data "$data" --steps 1 --threads 3 --deadline 300 >"$dir.out" 2>&1
     if grep -q 'WARNING: ThreadSanitizer: data race' "$dir.out"; then
         ok "a race planted in a kernel is told"
     else
