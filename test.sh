@@ -154,8 +154,8 @@ run_suite() {
     local name=$1 script=tests/$2/run.sh n=1 parts=() piece i k
     [ "$FULL" = 0 ] || case $2 in
     fuzz) n=12 ;;
-    checkpoint | e2e | matrix | plan | pytorch) n=6 ;;
-    cudasim | runtime) n=3 ;;
+    e2e | matrix | plan | pytorch) n=6 ;;
+    checkpoint | cudasim | runtime) n=3 ;; # each piece has their trainers to build
     esac
     [ $n = 1 ] || mapfile -t parts < <("$script" --list)
     if [ ${#parts[@]} = 0 ]; then # also where its parts are not known: it will say why
