@@ -31,19 +31,23 @@ samples_run() {
     job=$!
 }
 
-# What the last run builds on: of each run the steps up to where the next one began.
+# What the last run builds on: of each run the steps up to where the next one began. One that was killed
+# before it had a step to begin with has none of its own: it began where the next one did.
 samples_kept() { # RUNS
-    local i
-    for ((i = 0; i <= $1; i++)); do
-        echo "$i $(sed -n 's/^resumed from .*: step \([0-9]*\) of .*/\1/p' "$WORK/samples.out.$i" | tail -n 1)"
-    done >"$WORK/samples.begins"
+    local i at next=
+    for ((i = $1; i >= 0; i--)); do
+        at=$(sed -n 's/^resumed from .*: step \([0-9]*\) of .*/\1/p; s/^no checkpoint in .* yet: .*/0/p' \
+            "$WORK/samples.out.$i" | tail -n 1)
+        next=${at:-$next}
+        echo "$i $next"
+    done | sort -n >"$WORK/samples.begins"
     awk 'NR == FNR { begin[$1] = $2 + 0; runs = $1; next }
         $2 > begin[$1] && ($1 == runs || $2 <= begin[$1 + 1]) { print $3, $4 }' \
         "$WORK/samples.begins" "$WORK/samples.log" | sort -n
 }
 
 samples_exactly_once() { # KILLS
-    local kills=$1 i n victims steps
+    local kills=$1 i n victims steps code
     rm -rf "$sck" "$WORK"/samples.{log,out.*,err.*}
     : >"$WORK/samples.log"
     for ((i = 0; i < kills; i++)); do
@@ -59,6 +63,7 @@ samples_exactly_once() { # KILLS
     done
     steps=$(ls "$sck" | sort | tail -n 1)
     steps=$((10#0${steps#step-} + 5))
+    steps=$((steps < 19 ? 19 : steps)) # one whole epoch
     samples_run "$kills" 2 $steps
     wait "$job" || { bad "after $kills kills the run ends" "$WORK/samples.err.$kills"; return; }
     samples_kept "$kills" >"$WORK/samples.kept"
@@ -68,7 +73,8 @@ samples_exactly_once() { # KILLS
     awk '{ e = int($1 / 300); if (seen[e " " $2]++ || $2 < 0 || $2 > 299) bad = 1; n[e]++ }
         END { for (e in n) whole += n[e] == 300; print whole " whole epochs"; exit bad || whole < 1 }' \
         "$WORK/samples.kept" >"$WORK/samples.epochs"
-    check "each sample once an epoch ($(cat "$WORK/samples.epochs"))" test $? = 0
+    code=$?
+    check "each sample once an epoch ($(cat "$WORK/samples.epochs"))" test $code = 0
     # the order of a run that nothing happened to
     mv "$WORK/samples.log" "$WORK/samples.log.kills"
     rm -rf "$sck"
