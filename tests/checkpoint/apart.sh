@@ -37,7 +37,7 @@ line_of() { grep -n "$1" "$WORK/$2.out" | head -n 1 | cut -d: -f1; }
 beside() {
     local ck=$WORK/beside.ck code
     rm -rf "$ck"
-    IO_DIR=$ck IO_SLOW=60 LD_PRELOAD=$io run llama2 14 --checkpoint "$ck" --checkpoint-every 12
+    IO_DIR=$ck IO_SLOW=200 LD_PRELOAD=$io run llama2 14 --checkpoint "$ck" --checkpoint-every 12
     check 'training goes on while a save runs' test "$(line_of '^step *13/' llama2)" -lt \
         "$(line_of '^checkpoint: .*step-00000012,' llama2)"
     rm -rf "$ck"
@@ -79,7 +79,7 @@ gate_beside() {
     last=$(sed -n 's/.*error: step \([0-9]*\): .* in a row: 3, max_skipped is 2.*/\1/p' "$WORK/gate.err")
     check 'weights that blow up end a run' test "${last:-0}" -gt 3
     rm -rf "$ck"
-    IO_DIR=$ck IO_SLOW=60 LD_PRELOAD=$io run gate 50 --checkpoint "$ck" --checkpoint-every $((last - 1))
+    IO_DIR=$ck IO_SLOW=200 LD_PRELOAD=$io run gate 50 --checkpoint "$ck" --checkpoint-every $((last - 1))
     check 'with the code of a gate' test $? = 5
     check 'while a save runs' test "$(line_of "^step *$last/" gate)" -lt \
         "$(line_of '^checkpoint: ' gate)"

@@ -249,8 +249,8 @@ much_known() {
     on "$dd/big*.txt" run broken 1 --checkpoint "$dd/ck" || bad 'two files, one of them large' "$WORK/broken.err"
     flip "$dd/big-0.txt" 5700
     rm -rf "$XDG_CACHE_HOME/fsdpgen"
-    SLOW=1500000 "$WORK/broken/trainer" --data "$dd/big*.txt" --threads 1 --steps 1000000 --checkpoint "$dd/ck" \
-        --resume --check-data --stop-after 2s >"$WORK/running.out" 2>"$WORK/running.err"
+    SLOW=5000000 "$WORK/broken/trainer" --data "$dd/big*.txt" --threads 1 --steps 1000000 --checkpoint "$dd/ck" \
+        --resume --check-data --stop-after 8s >"$WORK/running.out" 2>"$WORK/running.err"
     check 'a run that ends early compares what it has hashed' test $? = 1 -a "$(ls "$dd/ck")" = step-00000001
     check 'and says so' grep -q 'the data are hashed now, and they differ from those of step 1: .*big-0.txt has changed' \
         "$WORK/running.err"
@@ -346,12 +346,20 @@ held_pages() { # FILE CACHE
 cache() {
     mkdir -p "$dd"
     local known=$BUILD/tests/checkpoint/checkpoint_known lines=$XDG_CACHE_HOME/fsdpgen/digests
-    local file=$dd/cached.txt true_hash lie
-    rm -f "$lines"
-    truncate -s 65M "$file" # nothing but zeros, and no place on the disk
-    on "$file" run llama1 1
+    local file=$dd/cached.txt true_hash lie began try
+    for ((try = 0; try < 5; try++)); do
+        rm -f "$lines" "$file"
+        began=$SECONDS
+        truncate -s 65M "$file" # nothing but zeros, and no place on the disk
+        on "$file" run llama1 1
+        [ -s "$lines" ] && [ $((SECONDS - began)) -gt 1 ] || break # after two seconds it may be kept
+    done
     true_hash=$(sed -n 's/^data \([0-9a-f]*\) .*/\1/p' "$WORK/llama1.out")
-    check 'what was changed just now is not kept' test ! -s "$lines"
+    if [ $try = 5 ]; then
+        echo "skipped: data that were changed just now (a run takes two seconds here)"
+    else
+        check 'what was changed just now is not kept' test ! -s "$lines"
+    fi
     "$known" "$file" 0123456789abcdef
     on "$file" run llama1 1
     lie=$(sed -n 's/^data \([0-9a-f]*\) .*/\1/p' "$WORK/llama1.out")

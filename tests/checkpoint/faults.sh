@@ -47,6 +47,40 @@ fault_trainers() {
 
 fault_begin() { rm -rf "$fck" && cp -r "$WORK/base.ck" "$fck"; }
 
+# ---- what a check waits for ------------------------------------------------------------------------
+
+# comes FILE PATTERN: a line like it is in FILE, while the run $job goes on
+comes() {
+    local i runs
+    for ((i = 0; i < 3000; i++)); do # at least a minute
+        kill -0 "$job" 2>/dev/null
+        runs=$?
+        grep -q -- "$2" "$1" && return 0
+        [ $runs = 0 ] || return 1
+        sleep 0.02
+    done
+    return 1
+}
+
+# The one rank of the run $job is stopped; $rank its pid
+rank_stops() {
+    local i
+    for ((i = 0; i < 3000; i++)); do
+        rank=$(pgrep -P "$job")
+        [ -n "$rank" ] && grep -q '^State:[[:space:]]*T' "/proc/$rank/status" && return 0
+        kill -0 "$job" 2>/dev/null || return 1
+        sleep 0.02
+    done 2>/dev/null
+    return 1
+}
+
+# locked FILE: another process, $!, has its lock
+locked() {
+    rm -f "$WORK/locked"
+    (exec 8<"$1"; flock 8; : >"$WORK/locked"; exec sleep 60) &
+    while [ ! -e "$WORK/locked" ] && kill -0 $!; do sleep 0.02; done
+}
+
 # ---- every call fails, moves half, or is the rank's last -----------------------------------------
 
 one_fault() { # RANKS ACT AT
@@ -358,13 +392,7 @@ long_run() {
 }
 
 # It has computed a step.
-long_stepped() {
-    local i
-    for ((i = 0; i < 500; i++)); do # at most 10 s
-        grep -q '^step ' "$WORK/long.out" && return
-        sleep 0.02
-    done
-}
+long_stepped() { comes "$WORK/long.out" '^step '; }
 
 kills() {
     local count=5 i n victims seen

@@ -8,6 +8,8 @@
  *                   short: a write or read moves half, another call fails; stop: the
  *                   process is stopped before it, and goes on when it is continued
  *   IO_ERRNO=E      with IO_ACT=error: it fails with this one
+ *   IO_PAUSE=1      a process that has reported its first checkpoint is stopped, as by
+ *                   IO_ACT=stop
  *   IO_FLOCK=E      locks of folders fail with E; IO_FSYNC=E: fsync of folders
  *   IO_SLOW=MS      an fsync of a file takes so long
  *   IO_PAGES=1      a process that opens a file for writing sees it as it is then, and
@@ -40,6 +42,7 @@ static struct Shared {
     long calls, bytes;
 } * shared;
 static char path_of[MOST_FDS][512]; /* of descriptors below IO_DIR */
+static int renames;                 /* by this process, of what becomes a checkpoint */
 static struct View {                /* IO_PAGES: what this process sees of a file */
     char *bytes, *dirty;            /* dirty: a byte a page */
     off_t size;
@@ -394,6 +397,7 @@ int rename(const char *from, const char *to)
     if (fails(EIO))
         return -1;
     r = REAL(rename)(from, to);
+    renames += r == 0 && strstr(to, "/step-") != NULL;
     if (r == 0)
         record("rename %s %s\n", from, to);
     return r;
@@ -449,7 +453,15 @@ int remove(const char *path)
 /* What a person has been told: a checkpoint whose folder was renamed before is due. */
 int fflush(FILE *f)
 {
+    static int paused;
+    int r;
+
     if (f == stdout)
         record("told\n");
-    return REAL(fflush)(f);
+    r = REAL(fflush)(f);
+    if (f == stdout && renames > 0 && !paused && getenv("IO_PAUSE")) {
+        paused = 1;
+        raise(SIGSTOP);
+    }
+    return r;
 }

@@ -233,8 +233,8 @@ odd_filesystems() {
     done
     check 'is told' grep -q 'cannot be locked (Operation not supported)' "$WORK/fault2.err"
     fault_begin
-    (exec 8>>"$fck/.lock"; flock -n 8; exec sleep 30) &
-    sleep 0.2
+    : >"$fck/.lock"
+    locked "$fck/.lock"
     IO_DIR=$fck IO_FLOCK=9 LD_PRELOAD=$io trainer_on fault2 2
     check 'where folders have no locks a file has' grep -q 'another run writes its checkpoints' \
         "$WORK/fault2.err"
@@ -279,14 +279,18 @@ pruned_meanwhile() {
 
 # A run that was killed with its machine holds its lock until the server of the files gives it up.
 locks() {
-    local job
+    local job holder
     fault_begin
-    flock -no "$fck" sleep 3 &
-    sleep 0.2
-    trainer_on fault2 2 --deadline 6e8 # 20 times as much, for disks, has more than 63 bits
+    : >"$WORK/fault2.err" # has what an earlier run said until this one begins
+    locked "$fck"
+    holder=$!
+    trainer_on fault2 2 --deadline 6e8 & # 20 times as much, for disks, has more than 63 bits
+    job=$!
+    comes "$WORK/fault2.err" 'note: .*: process [0-9]* of this machine has the lock; waiting'
+    check 'a run that waits for a lock says so' test $? = 0
+    kill "$holder"
+    wait "$job"
     check 'a lock that is freed is waited for' test $? = 0
-    check 'which is told' grep -q 'note: .*: process [0-9]* of this machine has the lock; waiting' \
-        "$WORK/fault2.err"
     fault_begin
     IO_DIR=$fck IO_FLOCK=11 LD_PRELOAD=$io trainer_on fault2 2 &
     job=$!
@@ -305,18 +309,18 @@ locks() {
     check 'a file that is locked names its holder' grep -q "^$(uname -n) [0-9]*$" "$fck/.lock"
 }
 
-# paused COMMAND...: runs it while a run is stopped, after the first of its saves in $fck at steps 60,
-# 120 and 180, long before the second; $WORK/paused.err of that run, its exit code in paused_code.
+# paused COMMAND...: runs it while a run's rank is stopped, after the first of its saves in $fck at steps
+# 60, 120 and 180, before the second begins; $WORK/paused.err of that run, its exit code in paused_code.
 paused() {
-    local job
+    local job rank
     fault_begin
-    timeout 60 "$WORK/fault1/trainer" --data "$data" --threads 1 --quiet --checkpoint "$fck" --resume \
-        --steps 180 --checkpoint-every 60 --keep 2 >"$WORK/paused.out" 2>"$WORK/paused.err" &
+    IO_DIR=$fck IO_PAUSE=1 LD_PRELOAD=$io "$WORK/fault1/trainer" --data "$data" --threads 1 --quiet \
+        --checkpoint "$fck" --resume --steps 180 --checkpoint-every 60 --keep 2 --deadline 600 \
+        >"$WORK/paused.out" 2>"$WORK/paused.err" &
     job=$!
-    timeout 30 bash -c "until [ -e '$fck/step-00000060' ]; do sleep 0.02; done"
-    pkill -STOP -g "$job" # timeout's group: the trainer and its rank
+    rank_stops || bad 'a run stops after its first save' "$WORK/paused.err"
     "$@"
-    pkill -CONT -g "$job"
+    kill -CONT "$rank"
     wait "$job"
     paused_code=$?
 }

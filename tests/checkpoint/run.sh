@@ -281,8 +281,7 @@ refusals() {
     says '--resume alone' 2 'resume needs --checkpoint DIR' llama1 6 --resume
     says '--keep-every alone' 2 'needs --keep K' llama1 6 --checkpoint "$ck" --keep-every 2
     # the same folder twice: the second run waits for a moment, then leaves
-    (exec 8<"$ck"; flock -n 8; exec sleep 30) &
-    sleep 0.2
+    locked "$ck"
     says 'a folder in use' 1 'another run writes its checkpoints there: process [0-9]* of this machine' \
         llama1 7 --checkpoint "$ck" --resume
     kill $!
