@@ -35,6 +35,8 @@ fault() (
             exit
         fi
     fi
+    # gcc contracts from -O2 on; builds() has one at -O1
+    [ "$how" != builds ] || build_flags=(CFLAGS="-O2 -march=$ISA_ARCH")
     matrix_reference fault tiny_llama builtin "$sets" >"$WORK/red" &&
         case $how in
         row) matrix_row fault tiny_llama builtin "$sets" "$row" ;;
