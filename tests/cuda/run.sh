@@ -62,8 +62,8 @@ compilers() {
 # What a kernel may keep of its registers in memory, stores and loads together: a few bytes are
 # what ptxas pays for more threads at once.
 SPILL_BYTES=64
-# One run on a machine that is busy with other things takes longer than the median of some.
-most_seconds=$([ "$RUNS" -ge 3 ] && echo 1 || echo 1.5)
+# Of the median of some runs; a single one, on a machine that is busy with other things, is a figure.
+most_seconds=1
 
 # rows LOG: "kernel registers stack spilled" of each kernel, from what ptxas says.
 rows() {
@@ -120,7 +120,7 @@ compile() { # compile MODEL DIR ARCH
     if "$nvrtc" "$arch" "$dir/kernels.cu" "$dir"/runtime/cuda/*.h >"$WORK/log" 2>"$WORK/error"; then
         read -r seconds together start <"$WORK/log"
         report "$name" "$arch" nvrtc "$seconds" "$WORK/log" "$start"
-        [ "$name" != llama8b ] || check "$name $arch: compiled in less than $most_seconds s at start" \
+        [ "$name" != llama8b ] || [ "$RUNS" -lt 3 ] || check "$name $arch: compiled in less than $most_seconds s at start" \
             awk "BEGIN { print \"$together s in all, $start s\"; exit !($start < $most_seconds) }"
     else
         bad "$name $arch: NVRTC" "$WORK/error"

@@ -134,8 +134,12 @@ grid() {
     check "with parts, meshes of as many ranks" test "$(tr -d ' \n' <"$WORK/tensor.json" |
         grep -oE '"mesh\.tensor=[0-9]*","mesh\.replicate=[0-9]*","mesh\.shard=[0-9]*"' | tr -dc '0-9"' | tr -s '"' ' ' |
         xargs -n 3 | sort -u | xargs)" = '1 1 4 1 2 2 2 1 2'
-    cost=$(cpu "$FSDPGEN" tune "$llama" --plan-only --set mesh.shard=4 --set global_batch=32 --json)
-    one=$(cpu sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$@"; done' - "$FSDPGEN" plan "$llama" --set mesh.shard=4 --json)
+    for _ in 1 2 3 4 5; do # whatever else the machine does counts, too, in one of both
+        cost=$(cpu "$FSDPGEN" tune "$llama" --plan-only --set mesh.shard=4 --set global_batch=32 --json)
+        one=$(cpu sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$@"; done' - "$FSDPGEN" plan "$llama" \
+            --set mesh.shard=4 --json)
+        [ $((cost * 10 * 3)) -lt $((one * n)) ] && break
+    done
     check "$n candidates take less than a third of as many plans (${cost}0 ms; ten plans ${one}0 ms)" \
         test $((cost * 10 * 3)) -lt $((one * n))
 }
@@ -228,13 +232,14 @@ override() {
 # ---- measured, by trainers of known times ----------------------------------------------------------
 
 axes='strategy=full_shard,shard_grad_op,no_shard recompute=none,block'
+export FAKE_ID=$$ # that of whose trainers hang
 # fake NAME CODE [FLAGS...]: tunes with the fake make
 fake() {
     local name=$1 code=$2
     shift 2
     export FAKE_DIR=$WORK/fake
     : >"$FAKE_DIR/calls"
-    PATH=$WORK/bin:$PATH timeout 120 "$FSDPGEN" tune "${model:-$llama}" $axes --set mesh.shard=2 --work "$WORK/work" \
+    PATH=$WORK/bin:$PATH timeout 900 "$FSDPGEN" tune "${model:-$llama}" $axes --set mesh.shard=2 --work "$WORK/work" \
         "$@" >"$WORK/fake.out" 2>"$WORK/fake.err"
     local got=$?
     check "$name: exit code $got" test $got = "$code"
@@ -337,7 +342,7 @@ failures() {
     rm "$WORK/fake/wrong"
     echo full_shard >"$WORK/fake/fickle"
     rm -rf "$WORK/work"
-    PATH=$WORK/bin:$PATH FAKE_DIR=$WORK/fake timeout 120 "$FSDPGEN" tune "$llama" strategy=full_shard recompute=none --set mesh.shard=2 --measure 1 \
+    PATH=$WORK/bin:$PATH FAKE_DIR=$WORK/fake timeout 900 "$FSDPGEN" tune "$llama" strategy=full_shard recompute=none --set mesh.shard=2 --measure 1 \
         --work "$WORK/work" >"$WORK/fake.out" 2>"$WORK/fake.err"
     check 'a candidate that disagrees with itself' test $? = 70
     check 'is a bug, too' grep -q 'bug: candidates 0 and 0 .* weights 1*1 and 4*4' "$WORK/fake.err"
@@ -436,7 +441,7 @@ stop_at() { # STRATEGY FLAGS...: whose trainer hangs
     PATH=$WORK/bin:$PATH "$FSDPGEN" tune "$llama" $axes --set mesh.shard=2 --work "$WORK/work" \
         --wisdom "$WORK/stop.wisdom" "$@" >"$WORK/fake.out" 2>"$WORK/fake.err" &
     pid=$!
-    for ((i = 0; i < 600; i++)); do
+    for ((i = 0; i < 6000; i++)); do
         grep -q "$name" "$FAKE_DIR/calls" && break
         sleep 0.1
     done
@@ -449,7 +454,7 @@ stopped() {
     stop_at no_shard --measure 6
     check "it says where what it knows is" grep -q "stopped; what was measured is in $WORK/stop.wisdom" "$WORK/fake.err"
     check "a table is printed" grep -q '^best' "$WORK/fake.out"
-    check "no trainer is left" test -z "$(pgrep -f "sleep 1000")"
+    check "no trainer is left" timeout 60 bash -c "while pgrep -xf 'sleep 1000[.]$$' >/dev/null; do sleep 0.1; done"
     stop_at full_shard --measure 1
     check "another one ran" test "$(wc -l <"$WORK/stop.wisdom")" = 2
     check "the description, which did not run, is kept" grep -q '^best, .*: as described' "$WORK/fake.out"
@@ -472,7 +477,7 @@ tm() { tmux -L "fsdpgen-tune-$$" -f /dev/null "$@"; }
 shown() { tm capture-pane -p -t x | sed 's/ *$//' | grep -v '^$'; }
 seen() { # PATTERN: comes to stand on the screen
     local i
-    for ((i = 0; i < 300; i++)); do
+    for ((i = 0; i < 1200; i++)); do
         shown | grep -qE -- "$1" && return 0
         sleep 0.1
     done
@@ -488,6 +493,20 @@ table_is() { # COLUMNS: once, with all candidates and one that runs, the fastest
         sed '1,/^ *a step/d' "$WORK/shown" | grep -oE '^  +[0-9.]+ s x1' | awk '{ print $1 }' | sort -nc &&
         ! awk -v most="$1" 'length($0) >= most { long = 1 } END { exit !long }' "$WORK/shown"
 }
+few_rows() { # drawn for 7 rows, 6 of which it takes: what runs, and the first of the table
+    shown >"$WORK/shown"
+    test "$(grep -c '^running' "$WORK/shown")" = 1 -a "$(wc -l <"$WORK/shown")" -le 6 &&
+        test "$(grep -c '^running\|x1 \|^> ' "$WORK/shown")" -ge 4
+}
+comes() { # COMMAND...: comes to be true; the table is drawn again about every second
+    local i
+    for ((i = 0; i < 600; i++)); do
+        "$@" && return
+        sleep 0.1
+    done
+    shown >&2
+    return 1
+}
 on_a_terminal() {
     local file=$WORK/live.wisdom columns
     rm -f "$file"
@@ -496,17 +515,14 @@ on_a_terminal() {
     tm send-keys -t x "clear; $FSDPGEN tune $llama $axes --set mesh.shard=2 --work $WORK/work --measure 6 --wisdom $file" \
         "; echo over \$?" Enter
     check 'a table comes' seen '^running 4 of 30'
-    check '90 columns: all in it' table_is 90
+    check '90 columns: all in it' comes table_is 90
     for columns in 40 60 30; do
         tm resize-window -t x -x $columns
-        sleep 1.5
-        tm send-keys -t x '' # nothing
-        check "$columns columns: once, and it fits" table_is $columns
+        check "$columns columns: once, and it fits" comes table_is $columns
     done
     check '30 columns: no rates' test "$(shown | grep -c tokens/s)" = 0
     tm resize-window -t x -x 90 -y 7
-    sleep 1.5
-    check '7 rows: the first ones' test "$(shown | grep -c '^running\|x1 \|^> ')" -ge 4 -a "$(shown | wc -l)" -le 7
+    check '7 rows: the first ones' comes few_rows
     tm resize-window -t x -x 90 -y 40
     tm send-keys -t x C-c
     check 'Ctrl-C ends it' seen '^over 130$'
