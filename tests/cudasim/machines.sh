@@ -123,9 +123,9 @@ machines_save() {
     rm -rf "$ck" "$dir".rank* "$dir.jsonl"
     port=$((port + 1))
     told=(WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port)
-    on 0:0,1 "$dir" --steps 1000 --checkpoint "$ck" --checkpoint-every 1 --keep 2
-    on 1:2,3 "$dir" --steps 1000 --checkpoint "$ck" --checkpoint-every 1 --keep 2
-    timeout 60 bash -c "until [ -d '$ck/step-00000002' ]; do sleep 0.05; done"
+    on 0:0,1 "$dir" --steps 100000 --checkpoint "$ck" --checkpoint-every 1 --keep 2
+    on 1:2,3 "$dir" --steps 100000 --checkpoint "$ck" --checkpoint-every 1 --keep 2
+    timeout 600 bash -c "until grep -qs '^step *2/' '$dir.rank0'; do sleep 0.05; done"
     kill -TERM "${pids[3]}"
     ended
     cat "$dir".rank* >"$dir.log"
@@ -169,20 +169,20 @@ machines_apart() {
 
 # A machine that goes, or goes silent, in the middle of a run.
 machines_lost() {
-    local signal line
+    local signal line pid
     for signal in $(sample KILL STOP); do
         port=$((port + 1))
         told=(WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port)
         rm -f "$dir".rank*
-        on 0:0,1 "$dir" --steps 100000 --deadline 4
-        on 1:2,3 "$dir" --steps 100000 --deadline 4
-        timeout 60 bash -c "until grep -q '^step *2/' '$dir.rank0'; do sleep 0.05; done"
+        on 0:0,1 "$dir" --steps 100000 --deadline 12
+        on 1:2,3 "$dir" --steps 100000 --deadline 12
+        timeout 600 bash -c "until grep -qs '^step *2/' '$dir.rank0'; do sleep 0.05; done"
         kill -$signal "${pids[@]:2}" # the watchers, with whom their ranks go, or those alone
         if [ $signal = KILL ]; then
             line='the machine of rank 2 is lost: (it closed the connection|Connection reset)'
         else
-            sleep 6
-            line='the machine of rank 2 is lost: it has said nothing for 2 s'
+            line='the machine of rank 2 is lost: it has said nothing for 6 s'
+            for pid in "${pids[@]:0:2}"; do timeout 60 tail --pid="$pid" -f /dev/null; done
             kill -KILL "${pids[@]:2}"
         fi
         ended
@@ -193,10 +193,10 @@ machines_lost() {
 }
 
 machines_refused() {
-    local pid
-    job "$dir" 0:0,1 -- --steps 2 --deadline 2
+    local first
+    job "$dir" 0:0,1 -- --steps 2 --deadline 6
     says "one does not come" " 1 1" "2 of 4 ranks came to 127.0.0.1:$port; the machine of rank 2"
-    job "$dir" 1:2,3 -- --steps 2 --deadline 2
+    job "$dir" 1:2,3 -- --steps 2 --deadline 6
     says "rank 0's does not come" " 1 1" "rank 0's machine does not answer at 127.0.0.1:$port"
     job "$dir" 0:0,1 1:2,3 -- --steps 2 --loopback
     says "they cannot share GPUs" " 2 2 2 2" "put 2 of 4 ranks on this machine; --loopback needs"
@@ -206,7 +206,7 @@ machines_refused() {
     says "an address without brackets" " 1 1" "an IPv6 address is written \\[ADDRESS\\]:PORT"
     job "$dir" 0:0,1 -- --steps 2 --meet 203.0.113.7:29500
     says "an address of no machine here" " 1 1" "cannot listen at 203.0.113.7:29500, .*: Cannot assign"
-    job "$dir" 0:0,1 1:1,3 -- --steps 2 --deadline 3
+    job "$dir" 0:0,1 1:1,3 -- --steps 2 --deadline 30
     says "two have the same rank" " 1 1 1 1" "two machines say that they have rank 1"
     check "several machines: and the other one is told" \
         grep -q "rank 0's machine says: two machines say" "$dir.rank3"
@@ -221,7 +221,7 @@ machines_refused() {
     told=(WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port)
     rm -f "$dir".rank*
     on 0:0,1 "$dir" --steps $STEPS --log "$dir.jsonl" --weights-hash
-    timeout 20 bash -c "until { exec 3<>/dev/tcp/127.0.0.1/$port; } 2>/dev/null; do
+    timeout 600 bash -c "until { exec 3<>/dev/tcp/127.0.0.1/$port; } 2>/dev/null; do
         sleep 0.05; done; head -c 4000 '$data' >&3"
     on 1:2,3 "$dir" --steps $STEPS --weights-hash
     ended
@@ -232,8 +232,8 @@ machines_refused() {
     port=$((port + 1))
     told=(WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port)
     rm -f "$dir".rank*
-    on 0:0,1 "$dir" --steps 2 --deadline 3
-    on 1:2,3 "$WORK/other" --steps 2 --deadline 3
+    on 0:0,1 "$dir" --steps 2 --deadline 30
+    on 1:2,3 "$WORK/other" --steps 2 --deadline 30
     ended
     cat "$dir".rank* "$WORK/other".rank* >"$dir.log"
     says "one runs another trainer" " 1 1 1 1" "the machine of rank 2 runs another trainer"
@@ -243,13 +243,16 @@ machines_refused() {
     # another job at the same place, which ends only later
     port=$((port + 1))
     told=(WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port TORCHELASTIC_RUN_ID=first)
-    on 0:0,1 "$dir" --steps 2 --deadline 2
-    sleep 0.5
+    on 0:0,1 "$dir" --steps 2 --deadline 120
+    listens $port
+    first=("${pids[@]}") pids=()
     told[3]=TORCHELASTIC_RUN_ID=second
-    on 1:2,3 "$dir" --steps 2 --deadline 1
+    on 1:2,3 "$dir" --steps 2 --deadline 10
     ended
     cat "$dir".rank2 "$dir".rank3 >"$dir.log"
-    says "another job has the place" " 1 1 1 1" "another job meets there; --meet names another"
+    says "another job has the place" " 1 1" "another job meets there; --meet names another"
+    check "several machines: and the first one waits on" kill -KILL "${first[@]}"
+    wait "${first[@]}" 2>/dev/null
 }
 
 # Each machine has a copy of the data; one has a byte that is another, in its middle.
@@ -285,12 +288,12 @@ stranger() {
     shift
     "$WORK/stranger" "$@" >"$said" 2>&1 &
     strangers+=($!)
-    timeout 20 bash -c "until grep -q ready '$said'; do sleep 0.05; done"
+    timeout 600 bash -c "until grep -q ready '$said'; do sleep 0.05; done"
 }
 
 # listens PORT: waits until a process does
 listens() {
-    timeout 20 bash -c "until { exec 3<>/dev/tcp/127.0.0.1/$1; } 2>/dev/null; do sleep 0.05; done"
+    timeout 600 bash -c "until { exec 3<>/dev/tcp/127.0.0.1/$1; } 2>/dev/null; do sleep 0.05; done"
 }
 
 # Crowds of strangers, some that lie and some that repeat what others said, and machines of the job,
@@ -335,7 +338,7 @@ machines_strangers() {
         on 2:3 "$WORK/wrong" --steps $STEPS --deadline 5
     pid=${pids[-1]}
     unset 'pids[-1]'
-    timeout 20 "$WORK/stranger" replay $port "$WORK/overheard" >"$WORK/replay.stranger" 2>&1
+    timeout 600 "$WORK/stranger" replay $port "$WORK/overheard" >"$WORK/replay.stranger" 2>&1
     check "several machines: what was overheard opens nothing: a nonce comes, and the end" \
         grep -qx '40 bytes came back' "$WORK/replay.stranger"
     env -u FSDPGEN_SECRET "${told[@]}" RANK=3 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=2 \

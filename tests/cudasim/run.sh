@@ -174,13 +174,14 @@ stopped() {
     : >"$dir.out" # has steps of an earlier run until this one begins
     "$dir/trainer" --data "$data" --steps 100000 --threads 1 --deadline 5 >"$dir.out" 2>"$dir.err" &
     job=$!
-    for _ in $(seq 600); do
-        grep -qs '^step *3/' "$dir.out" && break
-        sleep 0.1
-    done
+    if ! timeout 600 bash -c "until grep -qs '^step *3/' '$dir.out' || ! kill -0 $job; do sleep 0.1; done"; then
+        bad "a rank that is to stand still: no third step in ten minutes" "$dir.err"
+        kill -KILL $job
+        return
+    fi
     rank=$(pgrep -P $job | sed -n 2p)
     kill -STOP "$rank"
-    timeout 60 tail --pid=$job -f /dev/null
+    timeout 600 tail --pid=$job -f /dev/null
     check "a rank that stands still" \
         grep -qE 'rank 1 has stood still .* at (embed|layers|head|gradient norm|update|logging).* of step' "$dir.err"
     kill -KILL $job 2>/dev/null
@@ -305,10 +306,10 @@ loses_rank() {
     CUDASIM_DEVICES=1 "$dir/trainer" --data "$data" --steps 100000 --quiet --threads 1 \
         --loopback --log "$dir.jsonl" >"$dir.out" 2>&1 &
     pid=$!
-    for ((i = 0; i < 600; i++)); do [ -s "$dir.jsonl" ] && break; sleep 0.1; done
+    for ((i = 0; i < 6000; i++)); do [ -s "$dir.jsonl" ] && break; sleep 0.1; done
     read -r rank _ <"/proc/$pid/task/$pid/children"
     kill -KILL "${rank:-$pid}"
-    for ((i = 0; i < 300; i++)); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
+    for ((i = 0; i < 6000; i++)); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
     cat "$dir.out"
     if kill -KILL $pid 2>/dev/null; then # it stands still
         return 1

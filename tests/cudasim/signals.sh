@@ -14,7 +14,8 @@ signals() {
             --checkpoint "$ck" --checkpoint-every 3 --log "$dir.jsonl" \
             $([ $i = 0 ] || echo --resume=must) >"$dir.out" 2>"$dir.err" &
         job=$!
-        timeout 60 bash -c "until grep -q '^step ' '$dir.out'; do sleep 0.05; done"
+        timeout 600 bash -c "until grep -q '^step ' '$dir.out' || ! kill -0 $job; do sleep 0.05; done" ||
+            { kill -KILL -- "-$job"; bad "signals: no step in ten minutes" "$dir.err"; return; }
         random 900
         sleep "0.$(printf '%03d' "$random_value")"
         victims=("$job" $(pgrep -P "$job") "-$job")
@@ -23,7 +24,7 @@ signals() {
         random ${#all[@]}
         signal=${all[random_value]}
         kill -"$signal" -- "$target"
-        timeout 60 tail --pid="$job" -f /dev/null
+        timeout 600 tail --pid="$job" -f /dev/null
         kill -KILL "$job" 2>/dev/null # it stands still
         wait "$job"
         code=$?
