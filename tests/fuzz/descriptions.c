@@ -26,8 +26,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-/* Longer than fsdpgen's own limits, but its processor time should stay far below them. */
-enum { MAX_ARGS = 16, MAX_OUTPUT = 1 << 20, WALL_SECONDS = 320, MOST_CPU_SECONDS = 60 };
+/* Longer than fsdpgen's own limit of 300 s; but less than its 120 s of a processor, so no
+ * text may need to be stopped by that. Large plans, sanitized, take a good part of them.
+ */
+enum { MAX_ARGS = 16, MAX_OUTPUT = 1 << 20, WALL_SECONDS = 320, MOST_CPU_SECONDS = 110 };
 
 typedef struct Source {
     char *path; /* from the root of the tree */

@@ -143,7 +143,7 @@ check "a built-in model with a dot in its name" "$FSDPGEN" check qwen.lua
 says() {
     local name=$1 text=$2
     shift 2
-    timeout 20 "$FSDPGEN" "$@" >out 2>log </dev/null
+    timeout 300 "$FSDPGEN" "$@" >out 2>log </dev/null
     local code=$?
     if [ $code = 1 ] && grep -qF -- "$text" log && ! [ -s out ]; then ok "$name"
     else echo "exit $code" >>log; bad "$name" log; fi
@@ -253,7 +253,7 @@ check "an architecture changes nothing that was checked" diff -r -x manifest.jso
 
 # Usage: exit 2, nothing written.
 usage() {
-    timeout 20 "$FSDPGEN" "$@" >out 2>log </dev/null
+    timeout 300 "$FSDPGEN" "$@" >out 2>log </dev/null
     if [ $? = 2 ] && [ -s log ] && ! [ -s out ]; then ok "usage: $*"
     else bad "usage: $*" log; fi
 }

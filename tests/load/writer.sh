@@ -58,7 +58,8 @@ for way in "none a" "a b" "b a" "a c" "c a" "a a" "none c"; do
     done
 done
 at_least "kills, faults and short writes" $tried $([ "$FULL" = 1 ] && echo 3000 || echo 28)
-at_least "of them left a mark" $marked 5
+# of a sample's about ten calls between a mark and its end, chance may leave few
+at_least "of them left a mark" $marked $([ "$FULL" = 1 ] && echo 5 || echo 1)
 if [ $broken = 0 ]; then ok "none breaks a folder"; fi
 
 # Stopped again and again, each time with another description.
