@@ -279,8 +279,10 @@ log_stuck() {
     timeout 60 bash -c "until grep -q 'has stopped reading' '$d/err'; do sleep 0.1; done" ||
         bad "a reader that stops again is told" "$d/err"
     touch "$d/go"
-    if timeout 60 bash -c "until [ \"\$(sed -n 's/^{.step.: \([0-9]*\),.*/\1/p' '$d/heard' | sort -n |
-        awk 'NR > 1 && \$1 > last + 1 { print 1 } { last = \$1 }')\" = 1 ]; do sleep 0.1; done"; then
+    # a slow one may take a line in parts, and then miss one more
+    if timeout 60 bash -c "until sed -n 's/^{.step.: \([0-9]*\),.*/\1/p' '$d/heard' | sort -n | awk '
+        NR > 1 && \$1 > last + 1 { gaps++; since = 0 } { last = \$1; since++ } END { exit !(gaps && since > 100) }'
+        do sleep 0.1; done"; then
         ok "a reader that goes on gets the lines from then on"
     else
         bad "a reader that goes on gets the lines from then on" "$d/err"
