@@ -11,6 +11,7 @@
 #                    Parts are declared before anything is looked for that a machine may lack,
 #                    so that --list and a wrong name are answered everywhere
 #   check NAME COMMAND...        one check: the command succeeds
+#   comes COMMAND...             waits, a minute or more, until the command succeeds
 #   at_least WHAT HAVE NEED      one check: a count that is promised
 #   turn N OF COMMAND...         runs it with FULL=1 or parts named, else in one of OF runs: where a number
 #                                made of SEED, unlike SEED's own residues, has the residue N
@@ -97,6 +98,15 @@ same_mathematics() { # FOLDER FOLDER
     local file
     for file in math.c math.h kernels.c kernels.h; do cmp "$1/$file" "$2/$file" || return 1; done
     [ ! -e "$1/kernels.cu" ] || cmp "$1/kernels.cu" "$2/kernels.cu"
+}
+
+comes() {
+    local i
+    for ((i = 0; i < 600; i++)); do
+        "$@" && return
+        sleep 0.1
+    done
+    return 1
 }
 
 at_least() {

@@ -394,7 +394,7 @@ static bool accept(Rt *rt, const char *folder, RtManifest *m, RtTrainState *s)
     return ok;
 }
 
-/* Collective: reads the folder of the step at `at` of those that are there; false: it is
+/* Collective: reads the folder of steps[at], of the n that are there; false: it is
  * damaged, and this was reported. */
 static bool load(Rt *rt, const int64_t *steps, int n, int at)
 {

@@ -18,10 +18,10 @@ ends_start() {
 }
 
 # It has computed a step.
-ends_stepped() { comes "$WORK/ends.out" '^step '; }
+ends_stepped() { job_says "$WORK/ends.out" '^step '; }
 
 # Its launcher has noticed a signal.
-ends_noticed() { comes "$WORK/ends.err" 'finishing the step and saving it'; }
+ends_noticed() { job_says "$WORK/ends.err" 'finishing the step and saving it'; }
 
 # ends_saved NAME CODE: it ended with 75 and has what it had computed: the step that it names is the
 # last of its log, and its newest checkpoint

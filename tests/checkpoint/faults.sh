@@ -49,8 +49,8 @@ fault_begin() { rm -rf "$fck" && cp -r "$WORK/base.ck" "$fck"; }
 
 # ---- what a check waits for ------------------------------------------------------------------------
 
-# comes FILE PATTERN: a line like it is in FILE, while the run $job goes on
-comes() {
+# job_says FILE PATTERN: a line like it is in FILE, while the run $job goes on
+job_says() {
     local i runs
     for ((i = 0; i < 3000; i++)); do # at least a minute
         kill -0 "$job" 2>/dev/null
@@ -392,7 +392,7 @@ long_run() {
 }
 
 # It has computed a step.
-long_stepped() { comes "$WORK/long.out" '^step '; }
+long_stepped() { job_says "$WORK/long.out" '^step '; }
 
 kills() {
     local count=5 i n victims seen

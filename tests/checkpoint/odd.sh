@@ -286,7 +286,7 @@ locks() {
     holder=$!
     trainer_on fault2 2 --deadline 6e8 & # 20 times as much, for disks, has more than 63 bits
     job=$!
-    comes "$WORK/fault2.err" 'note: .*: process [0-9]* of this machine has the lock; waiting'
+    job_says "$WORK/fault2.err" 'note: .*: process [0-9]* of this machine has the lock; waiting'
     check 'a run that waits for a lock says so' test $? = 0
     kill "$holder"
     wait "$job"

@@ -196,7 +196,7 @@ best_lost() {
     reads 'best: the best on disk is kept' 0 'the best one of' fast1 sample --prompt 5 --tokens 1 --checkpoint "$bck" --best
 }
 
-# Nothing says yet that the best step is kept, so it was not saved: the search restarts where that is said.
+# A resume adds --keep-best, and the best step so far was never saved: the search restarts.
 best_later() {
     local at=${best_state#*best_step\": }
     at=${at%%,*}

@@ -28,15 +28,6 @@ seen() {
     return 1
 }
 
-# comes COMMAND...: it comes to succeed
-comes() {
-    local i
-    for ((i = 0; i < 200; i++)); do
-        "$@" && return
-        sleep 0.1
-    done
-    return 1
-}
 live_line() { screen_text | grep -E "$live" | tail -n 1; }
 counts_from() { # LINE: the line is another one by now
     live_line >"$WORK/now"

@@ -498,14 +498,8 @@ few_rows() { # drawn for 7 rows, 6 of which it takes: what runs, and the first o
     test "$(grep -c '^running' "$WORK/shown")" = 1 -a "$(wc -l <"$WORK/shown")" -le 6 &&
         test "$(grep -c '^running\|x1 \|^> ' "$WORK/shown")" -ge 4
 }
-comes() { # COMMAND...: comes to be true; the table is drawn again about every second
-    local i
-    for ((i = 0; i < 600; i++)); do
-        "$@" && return
-        sleep 0.1
-    done
-    shown >&2
-    return 1
+drawn() { # COMMAND...: comes to succeed, as the table is drawn again about every second
+    comes "$@" || { shown >&2; false; }
 }
 on_a_terminal() {
     local file=$WORK/live.wisdom columns
@@ -515,14 +509,14 @@ on_a_terminal() {
     tm send-keys -t x "clear; $FSDPGEN tune $llama $axes --set mesh.shard=2 --work $WORK/work --measure 6 --wisdom $file" \
         "; echo over \$?" Enter
     check 'a table comes' seen '^running 4 of 30'
-    check '90 columns: all in it' comes table_is 90
+    check '90 columns: all in it' drawn table_is 90
     for columns in 40 60 30; do
         tm resize-window -t x -x $columns
-        check "$columns columns: once, and it fits" comes table_is $columns
+        check "$columns columns: once, and it fits" drawn table_is $columns
     done
     check '30 columns: no rates' test "$(shown | grep -c tokens/s)" = 0
     tm resize-window -t x -x 90 -y 7
-    check '7 rows: the first ones' comes few_rows
+    check '7 rows: the first ones' drawn few_rows
     tm resize-window -t x -x 90 -y 40
     tm send-keys -t x C-c
     check 'Ctrl-C ends it' seen '^over 130$'
